@@ -1,0 +1,155 @@
+"""What the retriever keeps of knowledge bases and documents, and the port through which it is kept."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, Protocol
+from uuid import UUID
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrievalDefaults:
+    """Used where a request says nothing."""
+
+    vector_top_k: int = 20
+    """Hits asked of each channel."""
+    min_vector_score: float = 0.2
+    """Cosine similarity below which a vector hit is dropped."""
+    weight: float = 1.0
+    """Weight of the knowledge base's lists in fusion."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnowledgeBase:
+    """A named set of documents that share a model and a way of chunking."""
+
+    id: UUID
+    tenant: str
+    name: str
+    description: str = ""
+    chunking: Mapping[str, Any] = field(default_factory=dict)
+    """`kbmesh.chunker.v1.ChunkingConfig` as canonical Protobuf JSON with the proto's field names."""
+    embedding_model: str
+    model_fingerprint: str
+    dimension: int
+    placement: Literal["dedicated", "shared"] = "dedicated"
+    collection: str
+    """Name of the Qdrant collection that holds its points."""
+    retrieval: RetrievalDefaults = field(default_factory=RetrievalDefaults)
+    generation: int = 0
+    """Grows by one with every change of its documents."""
+    document_count: int = 0
+    chunk_count: int = 0
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """What is known of a document whose current version can be found."""
+
+    id: UUID
+    knowledge_base_id: UUID
+    external_id: str
+    title: str
+    uri: str
+    source_type: str
+    """Name of `kbmesh.chunker.v1.SourceType` without its prefix, in lower case: "file", "slack"."""
+    media_type: str
+    author: str
+    created_at: datetime | None
+    ingested_at: datetime
+    content_sha256: bytes
+    fingerprint: str
+    """SHA-256 hex of content, chunking settings, chunker version, analyser and model: equal means nothing to do."""
+    generation: int
+    """Number of the current version."""
+    chunk_count: int
+    strategy: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reservation:
+    """A generation number taken before the first write, so that a crash never leaves chunks nobody knows of."""
+
+    document_id: UUID
+    knowledge_base_id: UUID
+    generation: int
+    replaces: int | None
+    """The generation that was current at the time: publishing is a compare-and-set on it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Superseded:
+    """A generation whose chunks may be deleted."""
+
+    knowledge_base: KnowledgeBase
+    document_id: UUID
+    generation: int
+
+
+class Catalog(Protocol):
+    """Keeps knowledge bases and documents. Every read is by tenant. Implementations raise the errors of
+    `kbmesh_rpc.errors`: KnowledgeBaseNotFound, KnowledgeBaseAlreadyExists, DocumentNotFound, Conflict,
+    DependencyUnavailable."""
+
+    async def create_knowledge_base(self, knowledge_base: KnowledgeBase) -> None: ...
+
+    async def get_knowledge_base(self, tenant: str, name_or_id: str) -> KnowledgeBase: ...
+
+    async def resolve_knowledge_bases(self, tenant: str, names_or_ids: Collection[str]) -> Mapping[str, KnowledgeBase]:
+        """One query. Those that the tenant does not have are left out."""
+        ...
+
+    async def list_knowledge_bases(self, tenant: str, *, limit: int, after: str) -> Sequence[KnowledgeBase]: ...
+
+    async def update_knowledge_base(
+        self, tenant: str, name_or_id: str, *, description: str | None, retrieval: RetrievalDefaults | None
+    ) -> KnowledgeBase: ...
+
+    async def delete_knowledge_base(self, tenant: str, name_or_id: str) -> tuple[KnowledgeBase, int]:
+        """Removes it from every reader's sight and returns it with its number of documents. What lies in the vector
+        store is remembered for the sweeper until `forget` is called."""
+        ...
+
+    async def find_document(self, knowledge_base_id: UUID, external_id: str) -> Document | None: ...
+
+    async def get_document(self, knowledge_base_id: UUID, id_or_external_id: str) -> Document: ...
+
+    async def list_documents(self, knowledge_base_id: UUID, *, limit: int, after: str) -> Sequence[Document]: ...
+
+    async def reserve_generation(self, knowledge_base_id: UUID, external_id: str) -> Reservation: ...
+
+    async def publish(self, reservation: Reservation, document: Document) -> None:
+        """Makes the reserved generation current, in one transaction that also counts up the knowledge base's
+        generation. Raises Conflict where another one has become current since the reservation, and
+        KnowledgeBaseNotFound where the knowledge base went away meanwhile."""
+        ...
+
+    async def abandon(self, reservation: Reservation) -> None:
+        """Gives a reserved generation up; its chunks become due for deletion."""
+        ...
+
+    async def delete_document(self, knowledge_base_id: UUID, id_or_external_id: str) -> Document: ...
+
+    async def valid_documents(
+        self, as_of: Mapping[UUID, int], hits: Collection[tuple[UUID, int]]
+    ) -> Mapping[tuple[UUID, int], Document]:
+        """The documents of those (document id, generation) pairs that were current when their knowledge base's
+        counter stood at `as_of[knowledge_base_id]` (read when the search began), each described as that generation
+        was. One query. Of one document at most one generation is in the answer."""
+        ...
+
+    async def due_for_deletion(self, *, older_than_seconds: float, limit: int) -> Sequence[Superseded]:
+        """Generations superseded, abandoned or deleted so long ago that no reader can still need their chunks, and
+        reservations so old that their writer must be gone."""
+        ...
+
+    async def forget(self, superseded: Superseded) -> None:
+        """The chunks are gone from the vector store."""
+        ...
+
+    async def health(self) -> None: ...
+
+    async def close(self) -> None: ...
