@@ -143,5 +143,5 @@ class ChunkerPort(Protocol):
     ) -> Chunked: ...
 
     async def fingerprint(self) -> str:
-        """Version of the chunker, part of what decides whether a document has to be cut again."""
+        """`chunker_version` of ListStrategies, part of what decides whether a document has to be cut again."""
         ...

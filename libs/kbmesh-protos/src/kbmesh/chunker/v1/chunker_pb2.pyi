@@ -1000,6 +1000,9 @@ class ListStrategiesResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     STRATEGIES_FIELD_NUMBER: _builtins.int
+    CHUNKER_VERSION_FIELD_NUMBER: _builtins.int
+    chunker_version: _builtins.str
+    """Version of extraction and cutting. Another version may give other chunks for the same document and settings."""
     @_builtins.property
     def strategies(self) -> _containers.RepeatedCompositeFieldContainer[Global___StrategyInfo]:
         """The strategies."""
@@ -1008,10 +1011,11 @@ class ListStrategiesResponse(_message.Message):
         self,
         *,
         strategies: _abc.Iterable[Global___StrategyInfo] | None = ...,
+        chunker_version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["strategies", b"strategies"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunker_version", b"chunker_version", "strategies", b"strategies"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
