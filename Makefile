@@ -48,3 +48,40 @@ lint: setup ## ruff, mypy --strict, import-linter, buf lint and format
 	$(BIN)/lint-imports
 	$(BIN)/buf lint
 	$(BIN)/buf format --diff --exit-code
+
+.PHONY: format
+format: setup ## Format code and contracts
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/buf format -w
+
+.PHONY: check-drift
+check-drift: setup ## Generated code is what `make protos` writes
+	tools/check_drift.sh
+
+.PHONY: check-breaking
+check-breaking: setup ## The contracts break no caller of the last release
+	tools/check_breaking.sh
+
+.PHONY: check-isolation
+check-isolation: setup ## Each service and client installs and imports alone
+	tools/check_isolation.sh
+
+# Debian packages of the servers that tests start. None is needed yet.
+TEST_SERVICES :=
+.PHONY: test-services
+test-services: ## Install the servers that tests start (Debian, as root)
+ifeq ($(strip $(TEST_SERVICES)),)
+	@echo "no test needs a server from Debian yet"
+else
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(TEST_SERVICES)
+endif
+
+.PHONY: demo
+demo: setup ## Start the whole mesh, ingest examples/, ask three questions, stop
+	$(BIN)/kbmesh demo
+
+.PHONY: clean
+clean: ## Remove .venv and caches
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
