@@ -1,0 +1,43 @@
+"""Writes docs/errors.md from the comments of protos/kbmesh/errors/v1/errors.proto. `make protos` calls it."""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "protos/kbmesh/errors/v1/errors.proto"
+
+HEAD = """# Error reasons
+Every failed call is a gRPC status whose details hold `google.rpc.ErrorInfo` with `domain` "kbmesh" and one of these
+reasons (the full name, such as `ERROR_REASON_QUEUE_FULL`). Bad fields come with `google.rpc.BadRequest` as well,
+overload with `google.rpc.RetryInfo`. An item that fails alone carries the same reasons in an `ItemError`. This page is
+generated from `protos/kbmesh/errors/v1/errors.proto`.
+
+| reason | status | what it means | metadata |
+|---|---|---|---|
+"""
+
+
+def rows(proto: str) -> list[str]:
+    enum = re.search(r"enum ErrorReason \{(.*?)\n\}", proto, flags=re.DOTALL)
+    if enum is None:
+        raise ValueError("errors.proto holds no enum ErrorReason")
+    found = []
+    for comment, name in re.findall(r"((?:  //[^\n]*\n)+)  ERROR_REASON_(\w+) = \d+;", enum.group(1)):
+        if name == "UNSPECIFIED":
+            continue
+        text = " ".join(line.strip().removeprefix("//").strip() for line in comment.splitlines())
+        status, _, rest = text.partition(". ")
+        meaning, _, metadata = rest.partition(" Metadata: ")
+        meaning = meaning.removesuffix(" No metadata.")
+        found.append(f"| `{name}` | {status} | {meaning} | {metadata.removesuffix('.') or '-'} |")
+    return found
+
+
+def page() -> str:
+    return HEAD + "\n".join(rows(SOURCE.read_text())) + "\n"
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs/errors.md"
+    target.write_text(page())
