@@ -1,0 +1,219 @@
+"""The model folder: what is in it, and the card that describes it (kbmesh.json).
+
+docs/models-folder.md describes the format.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, cast
+
+from kbmesh_onnx.errors import ModelFolderError
+
+CARD_FILE = "kbmesh.json"
+TOKENIZER_FILE = "tokenizer.json"
+WEIGHTS_FILE = "model.onnx.data"
+SCHEMA_VERSION = 1
+
+Kind = Literal["encoder", "cross_encoder"]
+Pooling = Literal["mean", "cls"]
+Form = Literal["fused", "plain"]
+
+FORM_FILES: Mapping[Form, str] = MappingProxyType({"plain": "model.onnx", "fused": "model.fused.onnx"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """How far the ONNX model is from the reference forward pass, the worse of its forms."""
+
+    max_error: float
+    """Largest difference of one number, relative to the largest number of that output where it exceeds 1."""
+    min_cosine: float | None
+    """Smallest cosine of a vector with the reference's. None for a cross-encoder."""
+    tolerance: float
+    """What `max_error` may be at most."""
+    reference: str = "numpy"
+    """What ran the reference forward pass."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCard:
+    """Everything that one has to know of a model without opening it."""
+
+    name: str
+    """Name to ask for the model by; also the name of its folder."""
+    kind: Kind
+    """An encoder gives vectors, a cross-encoder a logit for a pair."""
+    architecture: str
+    """The source's model type, such as "bert"."""
+    dimension: int
+    """Numbers a vector; hidden size of a cross-encoder."""
+    max_tokens: int
+    """Tokens the model reads at most, special ones and prefix included."""
+    pooling: Pooling
+    """How token vectors become one vector. "cls" for a cross-encoder."""
+    normalized: bool
+    """Whether vectors have unit length."""
+    matryoshka_dimensions: tuple[int, ...] = ()
+    """Sizes to which vectors may be shortened, largest first."""
+    query_prefix: str = ""
+    """Put before a query."""
+    document_prefix: str = ""
+    """Put before a passage."""
+    source: str = ""
+    """Where the weights came from: a hub id or a folder's name."""
+    fingerprint: str
+    """SHA-256 of weights, tokenizer, pooling, normalisation, prefixes and limit, in hexadecimal."""
+    verification: Verification
+    """Proof of the export."""
+    preferred_form: Mapping[str, Form] = field(default_factory=dict)
+    """The faster form on each device that was measured, as {"cpu": "fused"}."""
+    measured_ms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Median milliseconds of each form on each device, as {"cpu": {"fused": 120.0, "plain": 125.0}}."""
+    forms: tuple[Form, ...] = ("plain", "fused")
+    """The forms that are in the folder."""
+    file_sizes: Mapping[str, int] = field(default_factory=dict)
+    """Size of each file in bytes, by which a half-copied folder is noticed."""
+
+
+def load_card(folder: Path) -> ModelCard:
+    """Read a model folder's card and check that the folder is complete.
+
+    Raises ModelFolderError, which says what is wrong: no folder, no card, a card that cannot be read, another schema
+    version, or a file that is absent or of another size.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ModelFolderError(f"{folder} is not a folder")
+    path = folder / CARD_FILE
+    if not path.is_file():
+        raise ModelFolderError(f"{folder} has no {CARD_FILE}; export or pull the model into it")
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ModelFolderError(f"{path} cannot be read: {error}") from error
+    card = _from_json(data, path)
+    _check_files(folder, card)
+    return card
+
+
+def write_card(folder: Path, card: ModelCard) -> None:
+    """Write `card` into `folder` as its last file: a folder with a card is complete."""
+    data: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
+    for name in ModelCard.__dataclass_fields__:
+        value = getattr(card, name)
+        data[name] = dict(value) if isinstance(value, Mapping) else value
+    data["verification"] = {name: getattr(card.verification, name) for name in Verification.__dataclass_fields__}
+    data["measured_ms"] = {device: dict(times) for device, times in card.measured_ms.items()}
+    temporary = folder / f".{CARD_FILE}.partial"
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(data, file, indent=2, ensure_ascii=False)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(folder / CARD_FILE)
+
+
+def list_models(models_folder: Path) -> dict[str, ModelCard]:
+    """Give the card of every complete model folder directly under `models_folder`, by the folder's name, sorted.
+
+    Folders whose name begins with a dot are exports in the making. A folder without a card is not a model; one with a
+    broken card raises ModelFolderError.
+    """
+    if not models_folder.is_dir():
+        return {}
+    return {
+        path.name: load_card(path)
+        for path in sorted(models_folder.iterdir())
+        if not path.name.startswith(".") and (path / CARD_FILE).is_file()
+    }
+
+
+def _from_json(data: object, path: Path) -> ModelCard:
+    if not isinstance(data, dict):
+        raise ModelFolderError(f"{path} is not a JSON object")
+    version = data.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise ModelFolderError(
+            f"{path} has schema version {version!r}; this kbmesh reads {SCHEMA_VERSION}: export the model again"
+        )
+    read = _Reader(cast("dict[str, Any]", data), path)
+    checked = _Reader(read.typed("verification", dict), path)
+    forms = tuple(cast("Form", read.one_of(form, "forms", ("plain", "fused"))) for form in read.typed("forms", list))
+    if not forms:
+        raise ModelFolderError(f"{path}: forms is empty")
+    cosine = checked.data.get("min_cosine")
+    return ModelCard(
+        name=read.typed("name", str),
+        kind=cast("Kind", read.one_of(read.typed("kind", str), "kind", ("encoder", "cross_encoder"))),
+        architecture=read.typed("architecture", str),
+        dimension=read.positive("dimension"),
+        max_tokens=read.positive("max_tokens"),
+        pooling=cast("Pooling", read.one_of(read.typed("pooling", str), "pooling", ("mean", "cls"))),
+        normalized=read.typed("normalized", bool),
+        matryoshka_dimensions=tuple(int(size) for size in read.typed("matryoshka_dimensions", list)),
+        query_prefix=read.typed("query_prefix", str),
+        document_prefix=read.typed("document_prefix", str),
+        source=read.typed("source", str),
+        fingerprint=read.typed("fingerprint", str),
+        verification=Verification(
+            max_error=checked.number("max_error"),
+            min_cosine=None if cosine is None else checked.number("min_cosine"),
+            tolerance=checked.number("tolerance"),
+            reference=checked.typed("reference", str),
+        ),
+        preferred_form={
+            device: cast("Form", read.one_of(form, "preferred_form", forms))
+            for device, form in read.typed("preferred_form", dict).items()
+        },
+        measured_ms={
+            device: {form: float(milliseconds) for form, milliseconds in times.items()}
+            for device, times in read.typed("measured_ms", dict).items()
+        },
+        forms=forms,
+        file_sizes={name: int(size) for name, size in read.typed("file_sizes", dict).items()},
+    )
+
+
+@dataclass(frozen=True)
+class _Reader:
+    data: dict[str, Any]
+    path: Path
+
+    def typed(self, name: str, kind: type) -> Any:
+        value = self.data.get(name)
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise ModelFolderError(f"{self.path}: {name} is {value!r}, not a {kind.__name__}")
+        return value
+
+    def positive(self, name: str) -> int:
+        value = self.typed(name, int)
+        if value <= 0:
+            raise ModelFolderError(f"{self.path}: {name} is {value}, not positive")
+        return int(value)
+
+    def number(self, name: str) -> float:
+        value = self.data.get(name)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise ModelFolderError(f"{self.path}: {name} is {value!r}, not a number")
+        return float(value)
+
+    def one_of(self, value: object, name: str, choices: tuple[str, ...]) -> str:
+        if not isinstance(value, str) or value not in choices:
+            raise ModelFolderError(f"{self.path}: {name} is {value!r}, not one of {', '.join(choices)}")
+        return value
+
+
+def _check_files(folder: Path, card: ModelCard) -> None:
+    for name in (TOKENIZER_FILE, *(FORM_FILES[form] for form in card.forms), *card.file_sizes):
+        path = folder / name
+        if not path.is_file():
+            raise ModelFolderError(f"{folder} has no {name}; pull or export the model again")
+        expected = card.file_sizes.get(name)
+        if expected is not None and path.stat().st_size != expected:
+            raise ModelFolderError(
+                f"{path} has {path.stat().st_size} bytes instead of {expected}: it was not copied whole"
+            )
