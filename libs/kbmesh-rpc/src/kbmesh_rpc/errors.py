@@ -1,0 +1,400 @@
+# ruff: noqa: N818 - the names are the contract's reasons, and read as such where they are raised.
+"""The errors of kbmesh's contracts, one class for each reason.
+
+    KbmeshError
+    ├── InvalidField, RequestTooLarge                         the request is wrong
+    ├── Unauthenticated, PermissionDenied                     the caller is wrong
+    ├── KnowledgeBaseNotFound, KnowledgeBaseAlreadyExists, DocumentNotFound, Conflict
+    ├── ModelNotFound, ModelMismatch, ModelNotReady, InferenceFailed
+    ├── EmptyText, TextTooLong                                one text is wrong
+    ├── UnsupportedMediaType, DocumentUnreadable, DocumentEmpty, DocumentTooLarge
+    ├── QueueFull, DeadlineExceeded, Cancelled, ShuttingDown  not now
+    ├── DependencyUnavailable, DependencyInvalidResponse      somebody we need is wrong
+    └── FeatureUnsupported, InternalError                     we are wrong
+
+Domain code raises these; `kbmesh_rpc.status` turns them into gRPC statuses and back. This module therefore imports
+neither grpc nor generated code. Each constructor fills the metadata that `errors.proto` documents for its reason.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar, Self
+
+
+class Reason(StrEnum):
+    """Why a call, or an item of it, failed. The value is the name in `kbmesh.errors.v1.ErrorReason`."""
+
+    INVALID_FIELD = "ERROR_REASON_INVALID_FIELD"
+    REQUEST_TOO_LARGE = "ERROR_REASON_REQUEST_TOO_LARGE"
+    UNAUTHENTICATED = "ERROR_REASON_UNAUTHENTICATED"
+    PERMISSION_DENIED = "ERROR_REASON_PERMISSION_DENIED"
+    KNOWLEDGE_BASE_NOT_FOUND = "ERROR_REASON_KNOWLEDGE_BASE_NOT_FOUND"
+    KNOWLEDGE_BASE_ALREADY_EXISTS = "ERROR_REASON_KNOWLEDGE_BASE_ALREADY_EXISTS"
+    DOCUMENT_NOT_FOUND = "ERROR_REASON_DOCUMENT_NOT_FOUND"
+    MODEL_NOT_FOUND = "ERROR_REASON_MODEL_NOT_FOUND"
+    MODEL_MISMATCH = "ERROR_REASON_MODEL_MISMATCH"
+    MODEL_NOT_READY = "ERROR_REASON_MODEL_NOT_READY"
+    EMPTY_TEXT = "ERROR_REASON_EMPTY_TEXT"
+    TEXT_TOO_LONG = "ERROR_REASON_TEXT_TOO_LONG"
+    INFERENCE_FAILED = "ERROR_REASON_INFERENCE_FAILED"
+    QUEUE_FULL = "ERROR_REASON_QUEUE_FULL"
+    DEADLINE_EXCEEDED = "ERROR_REASON_DEADLINE_EXCEEDED"
+    CANCELLED = "ERROR_REASON_CANCELLED"
+    SHUTTING_DOWN = "ERROR_REASON_SHUTTING_DOWN"
+    DEPENDENCY_UNAVAILABLE = "ERROR_REASON_DEPENDENCY_UNAVAILABLE"
+    DEPENDENCY_INVALID_RESPONSE = "ERROR_REASON_DEPENDENCY_INVALID_RESPONSE"
+    UNSUPPORTED_MEDIA_TYPE = "ERROR_REASON_UNSUPPORTED_MEDIA_TYPE"
+    DOCUMENT_UNREADABLE = "ERROR_REASON_DOCUMENT_UNREADABLE"
+    DOCUMENT_EMPTY = "ERROR_REASON_DOCUMENT_EMPTY"
+    DOCUMENT_TOO_LARGE = "ERROR_REASON_DOCUMENT_TOO_LARGE"
+    CONFLICT = "ERROR_REASON_CONFLICT"
+    FEATURE_UNSUPPORTED = "ERROR_REASON_FEATURE_UNSUPPORTED"
+    INTERNAL = "ERROR_REASON_INTERNAL"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldViolation:
+    """One field of a request that is wrong."""
+
+    field: str
+    """Path of the field in the request, such as `texts[3]`."""
+    description: str
+    """What is wrong with it, for a person."""
+
+
+class KbmeshError(Exception):
+    """What every error of kbmesh is. Raise a subclass; catch this."""
+
+    reason: ClassVar[Reason]
+    message: str
+    """For a person. Holds no text of a document or query."""
+    metadata: dict[str, str]
+    """The keys that the reason's comment in `errors.proto` names."""
+    field_violations: tuple[FieldViolation, ...]
+    """The wrong fields; empty for most reasons."""
+    retry_after_seconds: float | None
+    """When to come back, where the server knows it."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        field_violations: Sequence[FieldViolation] = (),
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.metadata = dict(metadata or {})
+        self.field_violations = tuple(field_violations)
+        self.retry_after_seconds = retry_after_seconds
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Subclasses have keyword constructors, which the default of Exception cannot call: it would lose errors that
+        # cross a process pool.
+        return rebuild, (self.reason, self.message, self.metadata, self.field_violations, self.retry_after_seconds)
+
+
+class InvalidField(KbmeshError):
+    """A field of the request is missing, malformed or out of range."""
+
+    reason = Reason.INVALID_FIELD
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(
+            f"{field}: {message}",
+            metadata={"field": field},
+            field_violations=(FieldViolation(field=field, description=message),),
+        )
+
+    @classmethod
+    def of(cls, violations: Sequence[FieldViolation]) -> Self:
+        """One error for several wrong fields. `violations` is not empty."""
+        error = cls(violations[0].field, violations[0].description)
+        error.field_violations = tuple(violations)
+        return error
+
+
+class RequestTooLarge(KbmeshError):
+    """The request holds more items or bytes than the server accepts."""
+
+    reason = Reason.REQUEST_TOO_LARGE
+
+    def __init__(self, *, field: str, limit: int, actual: int) -> None:
+        message = f"{actual} is over the limit of {limit}"
+        super().__init__(
+            f"{field}: {message}",
+            metadata={"field": field, "limit": str(limit), "actual": str(actual)},
+            field_violations=(FieldViolation(field=field, description=message),),
+        )
+
+
+class Unauthenticated(KbmeshError):
+    """The caller's credentials are missing or not valid."""
+
+    reason = Reason.UNAUTHENTICATED
+
+    def __init__(self, message: str = "the caller's credentials are missing or not valid") -> None:
+        super().__init__(message)
+
+
+class PermissionDenied(KbmeshError):
+    """The caller may not do this."""
+
+    reason = Reason.PERMISSION_DENIED
+
+    def __init__(self, message: str = "the caller may not do this") -> None:
+        super().__init__(message)
+
+
+class KnowledgeBaseNotFound(KbmeshError):
+    """The tenant has no such knowledge base."""
+
+    reason = Reason.KNOWLEDGE_BASE_NOT_FOUND
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no knowledge base {name!r}", metadata={"knowledge_base": name})
+
+
+class KnowledgeBaseAlreadyExists(KbmeshError):
+    """The tenant has a knowledge base of this name."""
+
+    reason = Reason.KNOWLEDGE_BASE_ALREADY_EXISTS
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is a knowledge base {name!r} already", metadata={"knowledge_base": name})
+
+
+class DocumentNotFound(KbmeshError):
+    """The knowledge base has no such document."""
+
+    reason = Reason.DOCUMENT_NOT_FOUND
+
+    def __init__(self, *, knowledge_base: str, document: str) -> None:
+        super().__init__(
+            f"knowledge base {knowledge_base!r} has no document {document!r}",
+            metadata={"knowledge_base": knowledge_base, "document": document},
+        )
+
+
+class ModelNotFound(KbmeshError):
+    """The server has no model of this name."""
+
+    reason = Reason.MODEL_NOT_FOUND
+
+    def __init__(self, model: str, available: Sequence[str] = ()) -> None:
+        names = ",".join(available)
+        super().__init__(
+            f"there is no model {model!r}; available: {names or 'none'}",
+            metadata={"model": model, "available": names},
+        )
+
+
+class ModelMismatch(KbmeshError):
+    """The model in use is not the one the vectors were made with. `expected` and `actual` are fingerprints."""
+
+    reason = Reason.MODEL_MISMATCH
+
+    def __init__(self, model: str, *, expected: str, actual: str) -> None:
+        super().__init__(
+            f"model {model!r} has the fingerprint {actual}, expected was {expected}",
+            metadata={"model": model, "expected_fingerprint": expected, "actual_fingerprint": actual},
+        )
+
+
+class ModelNotReady(KbmeshError):
+    """The model is still loading, or could not be loaded."""
+
+    reason = Reason.MODEL_NOT_READY
+
+    def __init__(self, model: str, message: str) -> None:
+        super().__init__(message, metadata={"model": model})
+
+
+class EmptyText(KbmeshError):
+    """The text is blank."""
+
+    reason = Reason.EMPTY_TEXT
+
+    def __init__(self, field: str) -> None:
+        super().__init__(
+            f"{field}: the text is blank",
+            metadata={"field": field},
+            field_violations=(FieldViolation(field=field, description="the text is blank"),),
+        )
+
+
+class TextTooLong(KbmeshError):
+    """The text is over the model's limit and the request forbids truncation."""
+
+    reason = Reason.TEXT_TOO_LONG
+
+    def __init__(self, *, tokens: int, limit: int) -> None:
+        super().__init__(
+            f"the text has {tokens} tokens, the limit is {limit}",
+            metadata={"tokens": str(tokens), "limit": str(limit)},
+        )
+
+
+class InferenceFailed(KbmeshError):
+    """The model gave no usable output (NaN, a zero vector, a failed run)."""
+
+    reason = Reason.INFERENCE_FAILED
+
+    def __init__(self, model: str, message: str) -> None:
+        super().__init__(message, metadata={"model": model})
+
+
+class QueueFull(KbmeshError):
+    """The queue is full; come back after `retry_after_seconds`."""
+
+    reason = Reason.QUEUE_FULL
+
+    def __init__(self, *, queued_tokens: int, limit: int, retry_after_seconds: float) -> None:
+        super().__init__(
+            f"the queue holds {queued_tokens} tokens, the limit is {limit}",
+            metadata={"queued_tokens": str(queued_tokens), "limit": str(limit)},
+            retry_after_seconds=retry_after_seconds,
+        )
+
+
+class DeadlineExceeded(KbmeshError):
+    """The deadline passed before the work was done. `stage` names where the call was."""
+
+    reason = Reason.DEADLINE_EXCEEDED
+
+    def __init__(self, stage: str) -> None:
+        super().__init__(f"the deadline passed in {stage}", metadata={"stage": stage})
+
+
+class Cancelled(KbmeshError):
+    """The caller went away."""
+
+    reason = Reason.CANCELLED
+
+    def __init__(self) -> None:
+        super().__init__("the caller went away")
+
+
+class ShuttingDown(KbmeshError):
+    """The server is draining and takes no new calls; another replica will."""
+
+    reason = Reason.SHUTTING_DOWN
+
+    def __init__(self) -> None:
+        super().__init__("the server is shutting down; another replica takes the call")
+
+
+class DependencyUnavailable(KbmeshError):
+    """A service or store that the call needs did not answer."""
+
+    reason = Reason.DEPENDENCY_UNAVAILABLE
+
+    def __init__(self, dependency: str, message: str) -> None:
+        super().__init__(message, metadata={"dependency": dependency})
+
+
+class DependencyInvalidResponse(KbmeshError):
+    """A service or store that the call needs answered with something that cannot be used."""
+
+    reason = Reason.DEPENDENCY_INVALID_RESPONSE
+
+    def __init__(self, dependency: str, message: str) -> None:
+        super().__init__(message, metadata={"dependency": dependency})
+
+
+class UnsupportedMediaType(KbmeshError):
+    """There is no reader for this kind of document."""
+
+    reason = Reason.UNSUPPORTED_MEDIA_TYPE
+
+    def __init__(self, media_type: str) -> None:
+        super().__init__(f"there is no reader for {media_type!r}", metadata={"media_type": media_type})
+
+
+class DocumentUnreadable(KbmeshError):
+    """The document is broken or is not of the kind it says."""
+
+    reason = Reason.DOCUMENT_UNREADABLE
+
+    def __init__(self, media_type: str, message: str) -> None:
+        super().__init__(message, metadata={"media_type": media_type})
+
+
+class DocumentEmpty(KbmeshError):
+    """The document holds no text at all."""
+
+    reason = Reason.DOCUMENT_EMPTY
+
+    def __init__(self) -> None:
+        super().__init__("the document holds no text")
+
+
+class DocumentTooLarge(KbmeshError):
+    """The document is larger than the server accepts. Sizes are in bytes."""
+
+    reason = Reason.DOCUMENT_TOO_LARGE
+
+    def __init__(self, *, limit: int, actual: int) -> None:
+        super().__init__(
+            f"the document has {actual} bytes, the limit is {limit}",
+            metadata={"limit": str(limit), "actual": str(actual)},
+        )
+
+
+class Conflict(KbmeshError):
+    """Somebody else changed the thing meanwhile; read it again and retry."""
+
+    reason = Reason.CONFLICT
+
+    def __init__(self, resource: str, message: str) -> None:
+        super().__init__(message, metadata={"resource": resource})
+
+
+class FeatureUnsupported(KbmeshError):
+    """The contract knows this option, this server does not serve it."""
+
+    reason = Reason.FEATURE_UNSUPPORTED
+
+    def __init__(self, feature: str) -> None:
+        super().__init__(f"this server does not serve {feature}", metadata={"feature": feature})
+
+
+class InternalError(KbmeshError):
+    """A fault in kbmesh. The server's log has it in full under the request's id."""
+
+    reason = Reason.INTERNAL
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(
+            f"internal error; the log has it under request {request_id}", metadata={"request_id": request_id}
+        )
+
+
+_CLASSES: dict[Reason, type[KbmeshError]] = {cls.reason: cls for cls in KbmeshError.__subclasses__()}
+
+
+def error_for(reason: Reason, message: str, metadata: Mapping[str, str]) -> KbmeshError:
+    """The typed error of `reason`, rebuilt from what came over the wire."""
+    return rebuild(reason, message, metadata, (), None)
+
+
+def rebuild(
+    reason: Reason,
+    message: str,
+    metadata: Mapping[str, str],
+    field_violations: Sequence[FieldViolation],
+    retry_after_seconds: float | None,
+) -> KbmeshError:
+    """Like `error_for`, with the parts that only a whole status carries."""
+    cls = _CLASSES[reason]
+    error = cls.__new__(cls)
+    KbmeshError.__init__(
+        error,
+        message,
+        metadata=metadata,
+        field_violations=field_violations,
+        retry_after_seconds=retry_after_seconds,
+    )
+    return error
