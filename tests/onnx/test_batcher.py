@@ -1,0 +1,305 @@
+"""One model, many callers: what the batcher promises each of them."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+
+import pytest
+from kbmesh_onnx.batcher import (
+    Batched,
+    Batcher,
+    BatcherClosedError,
+    BatchReport,
+    DropReason,
+    Item,
+    ItemExpiredError,
+    ItemFailedError,
+    Lane,
+    QueueFullError,
+)
+
+
+class Gate:
+    """A model that answers in upper case, and only when it is let."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.threads: set[int] = set()
+        self.may_run = threading.Semaphore(0)
+        self.entered = threading.Semaphore(0)
+
+    def __call__(self, payloads: list[str]) -> list[str]:
+        self.threads.add(threading.get_ident())
+        self.entered.release()
+        self.may_run.acquire()
+        self.batches.append(list(payloads))
+        if any(payload == "poison" for payload in payloads):
+            raise ValueError("the model chokes")
+        return [payload.upper() for payload in payloads]
+
+    def open(self) -> None:
+        for _ in range(1000):
+            self.may_run.release()
+
+    async def wait_until_entered(self) -> None:
+        await asyncio.to_thread(self.entered.acquire)
+
+
+class Notes:
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.queue: dict[Lane, int] = dict.fromkeys(Lane, 0)
+        self.in_model = 0
+        self.reports: list[BatchReport] = []
+        self.drops: list[tuple[Lane, DropReason, int]] = []
+
+    def queued(self, lane: Lane, tokens: int) -> None:
+        self.queue[lane] = tokens
+
+    def running(self, tokens: int) -> None:
+        self.in_model = tokens
+
+    def ran(self, report: BatchReport) -> None:
+        self.reports.append(report)
+
+    def dropped(self, lane: Lane, reason: DropReason, items: int) -> None:
+        self.drops.append((lane, reason, items))
+
+
+def items(*payloads: str, tokens: int = 10) -> list[Item[str]]:
+    return [Item(payload=payload, tokens=tokens) for payload in payloads]
+
+
+async def let_in(
+    batcher: Batcher[str, str],
+    payloads: Sequence[Item[str]],
+    *,
+    lane: Lane = Lane.INTERACTIVE,
+    deadline: float | None = None,
+) -> asyncio.Task[Batched[str]]:
+    """Submits, and returns once the items are in the queue."""
+    task = asyncio.create_task(batcher.submit(payloads, lane=lane, deadline=deadline))
+    await asyncio.sleep(0)
+    return task
+
+
+async def test_callers_of_one_moment_share_a_batch_and_none_waits_for_more() -> None:
+    gate = Gate()
+    gate.open()
+    batcher = Batcher(gate)
+    answers = await asyncio.gather(*(batcher.submit(items(text)) for text in "abc"))
+    assert [answer.outcomes for answer in answers] == [("A",), ("B",), ("C",)]
+    assert gate.batches == [["a", "b", "c"]]
+    assert threading.get_ident() not in gate.threads
+    assert len(gate.threads) == 1
+    await batcher.close()
+
+
+async def test_what_arrives_while_the_model_works_is_sorted_into_batches_of_like_length() -> None:
+    gate = Gate()
+    batcher = Batcher(gate, draw_tokens=400, batch_tokens=100)
+    first = await let_in(batcher, items("first"))
+    await gate.wait_until_entered()
+    mixed = [Item(payload=f"{tokens}", tokens=tokens) for tokens in (50, 5, 50, 5, 90)]
+    second = await let_in(batcher, mixed)
+    gate.open()
+    await first
+    answer = await second
+    assert gate.batches == [["first"], ["5", "5"], ["50", "50"], ["90"]]
+    assert answer.outcomes == ("50", "5", "50", "5", "90")
+    await batcher.close()
+
+
+async def test_interactive_overtakes_bulk_between_two_batches() -> None:
+    gate = Gate()
+    batcher = Batcher(gate, batch_tokens=20)
+    bulk = await let_in(batcher, items("b1", "b2", "b3", "b4", "b5", "b6"), lane=Lane.BULK)
+    await gate.wait_until_entered()
+    query = await let_in(batcher, items("query"))
+    gate.open()
+    await query
+    await bulk
+    assert gate.batches == [["b1", "b2"], ["query"], ["b3", "b4"], ["b5", "b6"]]
+    await batcher.close()
+
+
+async def test_bulk_gets_its_share_while_interactive_never_ends() -> None:
+    now = 0.0
+    order: list[str] = []
+
+    def model(payloads: list[str]) -> list[str]:
+        nonlocal now
+        now += 1.0
+        order.append(payloads[0])
+        return payloads
+
+    batcher = Batcher(model, batch_tokens=10, bulk_share=0.25, clock=lambda: now)
+    await asyncio.gather(
+        batcher.submit(items(*["query"] * 100)),
+        batcher.submit(items(*["bulk"] * 40), lane=Lane.BULK),
+    )
+    assert len(order) == 140
+    for start in range(0, 120, 20):
+        assert 4 <= order[start : start + 20].count("bulk") <= 6
+    await batcher.close()
+
+
+async def test_one_poisonous_item_fails_alone() -> None:
+    gate = Gate()
+    gate.open()
+    notes = Notes()
+    batcher = Batcher(gate, observer=notes)
+    good, bad = await asyncio.gather(batcher.submit(items("a", "b", "c")), batcher.submit(items("d", "poison", "e")))
+    assert good.outcomes == ("A", "B", "C")
+    first, failed, last = bad.outcomes
+    assert (first, last) == ("D", "E")
+    assert isinstance(failed, ItemFailedError)
+    assert isinstance(failed.__cause__, ValueError)
+    assert [report.failed for report in notes.reports] == [1]
+    await batcher.close()
+
+
+async def test_a_model_that_gives_too_few_results_fails_nobody_else() -> None:
+    def forgetful(payloads: list[str]) -> list[str]:
+        return [payload for payload in payloads if payload != "forgotten"]
+
+    batcher = Batcher(forgetful)
+    answer = await batcher.submit(items("a", "forgotten", "b"))
+    assert answer.outcomes[0] == "a"
+    assert isinstance(answer.outcomes[1], ItemFailedError)
+    assert answer.outcomes[2] == "b"
+    await batcher.close()
+
+
+async def test_a_caller_who_leaves_takes_his_items_out_of_the_queue() -> None:
+    gate = Gate()
+    notes = Notes()
+    batcher = Batcher(gate, observer=notes)
+    first = await let_in(batcher, items("first"))
+    await gate.wait_until_entered()
+    leaver = await let_in(batcher, items("x", "y"))
+    stayer = await let_in(batcher, items("z"))
+    assert batcher.queued_tokens == 30
+    leaver.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaver
+    assert batcher.queued_tokens == 10
+    assert notes.drops == [(Lane.INTERACTIVE, "cancelled", 2)]
+    gate.open()
+    await first
+    await stayer
+    assert gate.batches == [["first"], ["z"]]
+    await batcher.close()
+
+
+async def test_work_whose_deadline_has_passed_never_reaches_the_model() -> None:
+    gate = Gate()
+    notes = Notes()
+    now = 100.0
+    batcher = Batcher(gate, observer=notes, clock=lambda: now)
+    first = await let_in(batcher, items("first"))
+    await gate.wait_until_entered()
+    late = await let_in(batcher, items("late"), deadline=101.0)
+    timely = await let_in(batcher, items("timely"), deadline=200.0)
+    now = 102.0
+    gate.open()
+    await first
+    assert isinstance((await late).outcomes[0], ItemExpiredError)
+    assert (await timely).outcomes == ("TIMELY",)
+    assert gate.batches == [["first"], ["timely"]]
+    assert (Lane.INTERACTIVE, "expired", 1) in notes.drops
+    await batcher.close()
+
+
+async def test_a_full_queue_refuses_the_whole_submission_and_says_when_to_come_back() -> None:
+    gate = Gate()
+    now = 0.0
+    batcher = Batcher(gate, queue_limit_tokens=100, clock=lambda: now)
+    first = await let_in(batcher, items("first", tokens=50))
+    await gate.wait_until_entered()
+    now = 2.0
+    gate.may_run.release()
+    await first
+    running = await let_in(batcher, items("running", tokens=50))
+    await gate.wait_until_entered()
+    waiting = await let_in(batcher, items("waiting", tokens=90))
+    with pytest.raises(QueueFullError) as refusal:
+        await batcher.submit(items("a", "b", "c"))
+    assert refusal.value.queued_tokens == 90
+    assert refusal.value.limit == 100
+    # 20 tokens too many at 50 tokens in 2 seconds.
+    assert refusal.value.retry_after_seconds == pytest.approx(0.8)
+    assert batcher.queued_tokens == 90
+    gate.open()
+    await asyncio.gather(running, waiting)
+    await batcher.close()
+
+
+async def test_bulk_cannot_fill_the_place_kept_for_those_who_wait() -> None:
+    gate = Gate()
+    batcher = Batcher(gate, queue_limit_tokens=100, interactive_reserve=0.25)
+    first = await let_in(batcher, items("first"))
+    await gate.wait_until_entered()
+    bulk = await let_in(batcher, items("bulk", tokens=70), lane=Lane.BULK)
+    with pytest.raises(QueueFullError):
+        await batcher.submit(items("more bulk"), lane=Lane.BULK)
+    query = await let_in(batcher, items("query"))
+    gate.open()
+    assert (await query).outcomes == ("QUERY",)
+    await asyncio.gather(first, bulk)
+    await batcher.close()
+
+
+async def test_a_submission_larger_than_the_queue_is_taken_when_nothing_waits() -> None:
+    gate = Gate()
+    gate.open()
+    batcher = Batcher(gate, queue_limit_tokens=100)
+    answer = await batcher.submit(items(*"abcdef", tokens=40))
+    assert answer.outcomes == tuple("ABCDEF")
+    await batcher.close()
+
+
+async def test_expired_work_makes_room_for_the_living() -> None:
+    gate = Gate()
+    now = 0.0
+    batcher = Batcher(gate, queue_limit_tokens=100, clock=lambda: now)
+    first = await let_in(batcher, items("first"))
+    await gate.wait_until_entered()
+    late = await let_in(batcher, items("late", tokens=90), deadline=1.0)
+    now = 2.0
+    fresh = await let_in(batcher, items("fresh", tokens=90))
+    assert isinstance((await late).outcomes[0], ItemExpiredError)
+    gate.open()
+    assert (await fresh).outcomes == ("FRESH",)
+    await first
+    await batcher.close()
+
+
+async def test_closing_finishes_the_batch_in_the_model_and_ends_the_rest() -> None:
+    gate = Gate()
+    batcher = Batcher(gate)
+    running = await let_in(batcher, items("running"))
+    await gate.wait_until_entered()
+    waiting = await let_in(batcher, items("waiting"))
+    closing = asyncio.create_task(batcher.close())
+    assert isinstance((await waiting).outcomes[0], BatcherClosedError)
+    gate.open()
+    await closing
+    assert (await running).outcomes == ("RUNNING",)
+    with pytest.raises(BatcherClosedError):
+        await batcher.submit(items("too late"))
+
+
+async def test_the_observer_sees_every_token_come_and_go() -> None:
+    gate = Gate()
+    gate.open()
+    notes = Notes()
+    batcher = Batcher(gate, observer=notes, batch_tokens=100)
+    await batcher.submit([Item(payload="a", tokens=10), Item(payload="b", tokens=30)], lane=Lane.BULK)
+    (report,) = notes.reports
+    assert (report.lane, report.items, report.tokens, report.padded_tokens) == (Lane.BULK, 2, 40, 60)
+    assert notes.queue == {Lane.INTERACTIVE: 0, Lane.BULK: 0}
+    assert notes.in_model == 0
+    assert batcher.tokens_per_second is not None
+    await batcher.close()
