@@ -27,6 +27,7 @@ setup: .venv/ready ## Make .venv with every tool, library and the kbmesh command
 protos: setup ## Generate the stubs anew from protos/
 	$(BIN)/buf format -w
 	tools/generate_protos.sh
+	$(BIN)/python tools/write_error_docs.py
 
 .PHONY: lock
 lock: setup ## Resolve requirements/*.lock anew
