@@ -1,0 +1,345 @@
+"""The synchronous client."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Self, TypeVar
+
+import grpc
+from kbmesh.chunker.v1 import chunker_pb2, chunker_pb2_grpc
+from kbmesh.retriever.v1 import (
+    ingestion_pb2,
+    ingestion_pb2_grpc,
+    knowledge_base_pb2,
+    knowledge_base_pb2_grpc,
+    retriever_pb2,
+    retriever_pb2_grpc,
+)
+
+from kbmesh_client.chunks import ChunkedDocument, ChunkingConfig
+from kbmesh_client.connection import (
+    DEFAULT_ENDPOINT,
+    DEFAULT_TENANT,
+    MAX_DOCUMENT_BYTES,
+    MAX_MESSAGE_BYTES,
+    Identity,
+    channel_options,
+    new_request_id,
+)
+from kbmesh_client.documents import Document, IngestDocument, IngestResult
+from kbmesh_client.enums import Placement, RetrievalStrategy
+from kbmesh_client.knowledge_bases import KnowledgeBase, RetrievalDefaults
+from kbmesh_client.outgoing import OutgoingDocuments
+from kbmesh_client.retrieval import FilterLike, KnowledgeBaseSelector, Retrieval
+from kbmesh_client.wire.chunks import chunked_document_from_wire, config_to_wire, document_to_wire
+from kbmesh_client.wire.documents import document_from_wire, ingest_result_from_wire, options_request
+from kbmesh_client.wire.knowledge_bases import create_request, knowledge_base_from_wire, update_request
+from kbmesh_client.wire.retrieval import retrieval_from_wire, retrieve_request, stream_answer_from_wire
+from kbmesh_client.wire.status import error_from_call
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+
+class KbmeshClient:
+    """Talks to a kbmesh. Thread-safe; close it, or use it in a `with` block.
+
+    Every method raises a `KbmeshError` where the call fails, and ValueError for an option that there is not.
+    """
+
+    def __init__(
+        self,
+        endpoint: str = DEFAULT_ENDPOINT,
+        *,
+        chunker_endpoint: str | None = None,
+        tenant: str = DEFAULT_TENANT,
+        principals: Sequence[str] = (),
+        credentials: grpc.ChannelCredentials | None = None,
+        timeout_seconds: float = 10.0,
+        max_message_bytes: int = MAX_MESSAGE_BYTES,
+        max_document_bytes: int = MAX_DOCUMENT_BYTES,
+    ) -> None:
+        """Opens no connection yet.
+
+        endpoint: host:port of the retriever, or a gRPC target such as "dns:///kbmesh-retriever:7400".
+        chunker_endpoint: where `chunk` goes; the same as endpoint by default.
+        tenant, principals: who calls.
+        credentials: TLS; plain text without.
+        timeout_seconds: deadline of a call that names none. Ingestion has no deadline unless it names one.
+        """
+        self._endpoint = endpoint
+        self._chunker_endpoint = chunker_endpoint or endpoint
+        self._identity = Identity(tenant=tenant, principals=tuple(principals))
+        self._timeout_seconds = timeout_seconds
+        self._max_document_bytes = max_document_bytes
+        options = channel_options(max_message_bytes)
+
+        def open_channel(target: str) -> grpc.Channel:
+            if credentials is None:
+                return grpc.insecure_channel(target, options)
+            return grpc.secure_channel(target, credentials, options)
+
+        self._channel = open_channel(endpoint)
+        self._chunker_channel = open_channel(chunker_endpoint) if chunker_endpoint else self._channel
+        self._knowledge_bases = knowledge_base_pb2_grpc.KnowledgeBaseServiceStub(self._channel)
+        self._ingestion = ingestion_pb2_grpc.IngestionServiceStub(self._channel)
+        self._retriever = retriever_pb2_grpc.RetrieverServiceStub(self._channel)
+        self._chunker = chunker_pb2_grpc.ChunkerServiceStub(self._chunker_channel)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends calls in flight and closes the connections."""
+        self._channel.close()
+        if self._chunker_channel is not self._channel:
+            self._chunker_channel.close()
+
+    # Knowledge bases
+
+    def create_knowledge_base(
+        self,
+        name: str,
+        *,
+        description: str = "",
+        chunking: ChunkingConfig | None = None,
+        embedding_model: str = "",
+        placement: Placement | str = Placement.DEDICATED,
+        retrieval: RetrievalDefaults | None = None,
+        timeout_seconds: float | None = None,
+    ) -> KnowledgeBase:
+        """Makes a knowledge base. The embedder's default model is used where none is named."""
+        request = create_request(
+            name,
+            description=description,
+            chunking=chunking,
+            embedding_model=embedding_model,
+            placement=placement,
+            retrieval=retrieval,
+        )
+        response = self._call(self._knowledge_bases.CreateKnowledgeBase, request, timeout_seconds)
+        return knowledge_base_from_wire(response.knowledge_base)
+
+    def get_knowledge_base(self, name: str, *, timeout_seconds: float | None = None) -> KnowledgeBase:
+        """Reads a knowledge base by name or id."""
+        request = knowledge_base_pb2.GetKnowledgeBaseRequest(knowledge_base=name)
+        response = self._call(self._knowledge_bases.GetKnowledgeBase, request, timeout_seconds)
+        return knowledge_base_from_wire(response.knowledge_base)
+
+    def list_knowledge_bases(
+        self, *, page_size: int = 100, timeout_seconds: float | None = None
+    ) -> Iterator[KnowledgeBase]:
+        """Reads all knowledge bases by name, page after page. The deadline is for each page."""
+        page_token = ""
+        while True:
+            request = knowledge_base_pb2.ListKnowledgeBasesRequest(page_size=page_size, page_token=page_token)
+            response = self._call(self._knowledge_bases.ListKnowledgeBases, request, timeout_seconds)
+            yield from map(knowledge_base_from_wire, response.knowledge_bases)
+            page_token = response.next_page_token
+            if not page_token:
+                return
+
+    def update_knowledge_base(
+        self,
+        name: str,
+        *,
+        description: str | None = None,
+        retrieval: RetrievalDefaults | None = None,
+        timeout_seconds: float | None = None,
+    ) -> KnowledgeBase:
+        """Changes the description, the retrieval defaults, or both."""
+        request = update_request(name, description=description, retrieval=retrieval)
+        response = self._call(self._knowledge_bases.UpdateKnowledgeBase, request, timeout_seconds)
+        return knowledge_base_from_wire(response.knowledge_base)
+
+    def delete_knowledge_base(self, name: str, *, timeout_seconds: float | None = None) -> int:
+        """Removes a knowledge base with all its documents. Gives how many went with it."""
+        request = knowledge_base_pb2.DeleteKnowledgeBaseRequest(knowledge_base=name)
+        return self._call(self._knowledge_bases.DeleteKnowledgeBase, request, timeout_seconds).documents_deleted
+
+    # Documents
+
+    def ingest(
+        self,
+        knowledge_base: str,
+        documents: Iterable[IngestDocument],
+        *,
+        concurrency: int = 0,
+        timeout_seconds: float | None = None,
+    ) -> Iterator[IngestResult]:
+        """Takes documents in and gives a result for each, in the order in which they are done.
+
+        Documents are read from `documents` only as fast as the server takes them, so millions fit in little memory.
+        One that fails, or is too large to be sent, fails alone in its result. What `documents` raises is raised
+        here, after the results of those before it. The call runs while results are read; leaving the loop ends it.
+
+        concurrency: documents the server works on at once; its own choice when 0, at most 32.
+        """
+        outgoing = OutgoingDocuments(max_document_bytes=self._max_document_bytes)
+        request_id = new_request_id()
+
+        def requests() -> Iterator[ingestion_pb2.IngestRequest]:
+            yield options_request(knowledge_base, concurrency)
+            with outgoing.keeping_errors():
+                for document in documents:
+                    message = outgoing.prepare(document)
+                    if message is not None:
+                        yield message
+
+        call = self._ingestion.Ingest(requests(), timeout=timeout_seconds, metadata=self._identity.metadata(request_id))
+        try:
+            for response in call:
+                yield from outgoing.take_failed()
+                yield ingest_result_from_wire(response)
+        except grpc.RpcError as error:
+            outgoing.raise_kept_error()
+            raise error_from_call(error, endpoint=self._endpoint, request_id=request_id) from error
+        finally:
+            call.cancel()
+        yield from outgoing.take_failed()
+        outgoing.raise_kept_error()
+
+    def get_document(self, knowledge_base: str, document: str, *, timeout_seconds: float | None = None) -> Document:
+        """Reads what is known of a document, by id or external id."""
+        request = ingestion_pb2.GetDocumentRequest(knowledge_base=knowledge_base, document=document)
+        return document_from_wire(self._call(self._ingestion.GetDocument, request, timeout_seconds).document)
+
+    def list_documents(
+        self, knowledge_base: str, *, page_size: int = 100, timeout_seconds: float | None = None
+    ) -> Iterator[Document]:
+        """Reads what is known of all documents by external id, page after page. The deadline is for each page."""
+        page_token = ""
+        while True:
+            request = ingestion_pb2.ListDocumentsRequest(
+                knowledge_base=knowledge_base, page_size=page_size, page_token=page_token
+            )
+            response = self._call(self._ingestion.ListDocuments, request, timeout_seconds)
+            yield from map(document_from_wire, response.documents)
+            page_token = response.next_page_token
+            if not page_token:
+                return
+
+    def delete_document(self, knowledge_base: str, document: str, *, timeout_seconds: float | None = None) -> int:
+        """Removes a document by id or external id. Gives how many chunks went with it."""
+        request = ingestion_pb2.DeleteDocumentRequest(knowledge_base=knowledge_base, document=document)
+        return self._call(self._ingestion.DeleteDocument, request, timeout_seconds).chunks_deleted
+
+    # Retrieval
+
+    def retrieve(
+        self,
+        query: str,
+        knowledge_bases: str | KnowledgeBaseSelector | Sequence[str | KnowledgeBaseSelector] = (),
+        *,
+        profile: str = "",
+        strategy: RetrievalStrategy | str = RetrievalStrategy.HYBRID_RERANK,
+        top_k: int | None = None,
+        filter: FilterLike | None = None,  # noqa: A002 - the contract's name for it
+        context_budget_tokens: int | None = None,
+        explain: bool = False,
+        rerank_top_n: int | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Retrieval:
+        """Finds the fragments that answer the query, ranked and attributed.
+
+        knowledge_bases: where to look: a name, a selector, or several of either.
+        profile: an agent's retrieval profile, in place of `knowledge_bases`.
+        top_k: results to return; 5 by default.
+        filter: keeps only what passes, such as {"source_type": "SLACK"}.
+        context_budget_tokens: size of the context block; 2000 by default, 0 leaves it out.
+        explain: returns what each stage saw.
+        rerank_top_n: candidates to rerank; 20 by default.
+        """
+        request = retrieve_request(
+            query,
+            knowledge_bases=knowledge_bases,
+            profile=profile,
+            strategy=strategy,
+            top_k=top_k,
+            filter=filter,
+            context_budget_tokens=context_budget_tokens,
+            explain=explain,
+            rerank_top_n=rerank_top_n,
+        )
+        return retrieval_from_wire(self._call(self._retriever.Retrieve, request, timeout_seconds))
+
+    def retrieve_stream(
+        self,
+        query: str,
+        knowledge_bases: str | KnowledgeBaseSelector | Sequence[str | KnowledgeBaseSelector] = (),
+        *,
+        profile: str = "",
+        strategy: RetrievalStrategy | str = RetrievalStrategy.HYBRID_RERANK,
+        top_k: int | None = None,
+        filter: FilterLike | None = None,  # noqa: A002 - the contract's name for it
+        context_budget_tokens: int | None = None,
+        explain: bool = False,
+        rerank_top_n: int | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Iterator[Retrieval]:
+        """Like `retrieve`, but gives the fused order as soon as it is known (`is_final` is False), then the answer."""
+        inner = retrieve_request(
+            query,
+            knowledge_bases=knowledge_bases,
+            profile=profile,
+            strategy=strategy,
+            top_k=top_k,
+            filter=filter,
+            context_budget_tokens=context_budget_tokens,
+            explain=explain,
+            rerank_top_n=rerank_top_n,
+        )
+        request_id = new_request_id()
+        call = self._retriever.RetrieveStream(
+            retriever_pb2.RetrieveStreamRequest(request=inner),
+            timeout=self._timeout_seconds if timeout_seconds is None else timeout_seconds,
+            metadata=self._identity.metadata(request_id),
+        )
+        try:
+            yield from map(stream_answer_from_wire, call)
+        except grpc.RpcError as error:
+            raise error_from_call(error, endpoint=self._endpoint, request_id=request_id) from error
+        finally:
+            call.cancel()
+
+    # Chunking
+
+    def chunk(
+        self,
+        document: IngestDocument | str | bytes,
+        config: ChunkingConfig | None = None,
+        *,
+        return_text: bool = False,
+        timeout_seconds: float | None = None,
+    ) -> ChunkedDocument:
+        """Cuts a document and keeps nothing. Goes to `chunker_endpoint`. The deadline is 60 s by default."""
+        if not isinstance(document, IngestDocument):
+            document = IngestDocument(external_id="", content=document)
+        request = chunker_pb2.ChunkRequest(
+            document=document_to_wire(document), config=config_to_wire(config), return_text=return_text
+        )
+        timeout = max(60.0, self._timeout_seconds) if timeout_seconds is None else timeout_seconds
+        response = self._call(self._chunker.Chunk, request, timeout, endpoint=self._chunker_endpoint)
+        return chunked_document_from_wire(response)
+
+    def _call(
+        self,
+        method: Callable[..., Response],
+        request: object,
+        timeout_seconds: float | None,
+        *,
+        endpoint: str | None = None,
+    ) -> Response:
+        request_id = new_request_id()
+        try:
+            return method(
+                request,
+                timeout=self._timeout_seconds if timeout_seconds is None else timeout_seconds,
+                metadata=self._identity.metadata(request_id),
+            )
+        except grpc.RpcError as error:
+            raise error_from_call(error, endpoint=endpoint or self._endpoint, request_id=request_id) from error

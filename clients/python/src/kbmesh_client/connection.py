@@ -1,0 +1,86 @@
+"""How a client reaches the mesh: channel options, retries, and the metadata of a call."""
+
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+DEFAULT_ENDPOINT = "127.0.0.1:7400"
+"""Where `kbmesh up` serves the retriever."""
+DEFAULT_TENANT = "default"
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+"""What kbmesh's servers accept by default."""
+MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
+"""What the chunker accepts by default."""
+
+RETRIED_CALLS = (
+    {"service": "kbmesh.retriever.v1.RetrieverService"},
+    {"service": "kbmesh.retriever.v1.KnowledgeBaseService", "method": "GetKnowledgeBase"},
+    {"service": "kbmesh.retriever.v1.KnowledgeBaseService", "method": "ListKnowledgeBases"},
+    {"service": "kbmesh.retriever.v1.KnowledgeBaseService", "method": "UpdateKnowledgeBase"},
+    {"service": "kbmesh.retriever.v1.IngestionService", "method": "GetDocument"},
+    {"service": "kbmesh.retriever.v1.IngestionService", "method": "ListDocuments"},
+    {"service": "kbmesh.chunker.v1.ChunkerService", "method": "Chunk"},
+)
+"""Calls that may be made twice without harm. A create or delete that was lost on its way back is not repeated:
+its second answer would be ALREADY_EXISTS or NOT_FOUND."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """Who calls."""
+
+    tenant: str
+    """The tenant whose knowledge bases are meant."""
+    principals: tuple[str, ...]
+    """User and groups on whose behalf the call is made."""
+
+    def __post_init__(self) -> None:
+        for name in (self.tenant, *self.principals):
+            if not name or not name.isascii() or not name.isprintable() or "," in name:
+                raise ValueError(f"a tenant or principal is printable ASCII without commas, not {name!r}")
+
+    def metadata(self, request_id: str) -> tuple[tuple[str, str], ...]:
+        """The metadata of one call."""
+        identity = [("kbmesh-request-id", request_id), ("kbmesh-tenant", self.tenant)]
+        if self.principals:
+            identity.append(("kbmesh-principals", ",".join(self.principals)))
+        return tuple(identity)
+
+
+def new_request_id() -> str:
+    """32 hexadecimal digits."""
+    return secrets.token_hex(16)
+
+
+def channel_options(max_message_bytes: int) -> Sequence[tuple[str, str | int]]:
+    """Options of a channel: both message limits, round robin over all addresses, retries of UNAVAILABLE."""
+    return (
+        ("grpc.max_send_message_length", max_message_bytes),
+        ("grpc.max_receive_message_length", max_message_bytes),
+        ("grpc.enable_retries", 1),
+        # A server that is just coming up is noticed within a second.
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 5000),
+        ("grpc.service_config", json.dumps(service_config())),
+    )
+
+
+def service_config() -> dict[str, object]:
+    """The gRPC service config (https://github.com/grpc/grpc/blob/master/doc/service_config.md)."""
+    return {
+        "loadBalancingConfig": [{"round_robin": {}}],
+        "methodConfig": [
+            {
+                "name": list(RETRIED_CALLS),
+                "retryPolicy": {
+                    "maxAttempts": 4,
+                    "initialBackoff": "0.1s",
+                    "maxBackoff": "1s",
+                    "backoffMultiplier": 2,
+                    "retryableStatusCodes": ["UNAVAILABLE"],
+                },
+            }
+        ],
+        "retryThrottling": {"maxTokens": 10, "tokenRatio": 0.1},
+    }

@@ -1,0 +1,136 @@
+"""The contracts' enums as strings. Each value is the Protobuf name without its prefix."""
+
+from enum import StrEnum
+from typing import Self
+
+
+class WireEnum(StrEnum):
+    """Accepts its values in any case and with hyphens: `RetrievalStrategy("hybrid-rerank")`."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        if not isinstance(value, str):
+            return None
+        wanted = value.strip().upper().replace("-", "_")
+        return next((member for member in cls if member.value == wanted), None)
+
+
+class RetrievalStrategy(WireEnum):
+    """The way candidates are found and ranked."""
+
+    VECTOR_ONLY = "VECTOR_ONLY"
+    HYBRID = "HYBRID"
+    HYBRID_RERANK = "HYBRID_RERANK"
+    ADVANCED = "ADVANCED"
+    UNKNOWN = "UNKNOWN"
+    """The server is newer than this SDK."""
+
+
+class ScoreStage(WireEnum):
+    """A stage whose score a threshold applies to."""
+
+    VECTOR = "VECTOR"
+    KEYWORD = "KEYWORD"
+    FUSED = "FUSED"
+    RERANK_PROBABILITY = "RERANK_PROBABILITY"
+    FINAL = "FINAL"
+
+
+class Stage(WireEnum):
+    """A step of a retrieval."""
+
+    RESOLVE = "RESOLVE"
+    REPHRASE = "REPHRASE"
+    EMBED = "EMBED"
+    SEARCH = "SEARCH"
+    FUSE = "FUSE"
+    DEDUPLICATE = "DEDUPLICATE"
+    RERANK = "RERANK"
+    ATTRIBUTE = "ATTRIBUTE"
+    UNKNOWN = "UNKNOWN"
+    """The server is newer than this SDK."""
+
+
+class KnowledgeBaseStatus(WireEnum):
+    """What a knowledge base gave to a query."""
+
+    OK = "OK"
+    EMPTY = "EMPTY"
+    BELOW_THRESHOLD = "BELOW_THRESHOLD"
+    TIMEOUT = "TIMEOUT"
+    UNAVAILABLE = "UNAVAILABLE"
+    DENIED = "DENIED"
+    NOT_FOUND = "NOT_FOUND"
+    MODEL_MISMATCH = "MODEL_MISMATCH"
+    UNKNOWN = "UNKNOWN"
+    """The server is newer than this SDK."""
+
+
+class RerankMethod(WireEnum):
+    """How the reranker came to its order."""
+
+    NONE = "NONE"
+    """Nothing was reranked."""
+    CROSS_ENCODER = "CROSS_ENCODER"
+    LATE_INTERACTION = "LATE_INTERACTION"
+    UNKNOWN = "UNKNOWN"
+    """The server is newer than this SDK."""
+
+
+class IngestOutcome(WireEnum):
+    """What became of a document."""
+
+    NEW = "NEW"
+    CHANGED = "CHANGED"
+    UNCHANGED = "UNCHANGED"
+    FAILED = "FAILED"
+    UNKNOWN = "UNKNOWN"
+    """The server is newer than this SDK."""
+
+
+class Placement(WireEnum):
+    """Where the vectors of a knowledge base lie."""
+
+    DEDICATED = "DEDICATED"
+    SHARED = "SHARED"
+    UNKNOWN = "UNKNOWN"
+    """The server is newer than this SDK."""
+
+
+class ChunkingStrategy(WireEnum):
+    """The way a document is cut."""
+
+    AUTO = "AUTO"
+    FIXED = "FIXED"
+    SEMANTIC = "SEMANTIC"
+    DOCUMENT = "DOCUMENT"
+    EMAIL = "EMAIL"
+    SLACK = "SLACK"
+    CODE = "CODE"
+    SIMILARITY = "SIMILARITY"
+    PROPOSITION = "PROPOSITION"
+    UNKNOWN = "UNKNOWN"
+    """The server is newer than this SDK."""
+
+
+class SizeUnit(WireEnum):
+    """What the sizes of chunks are counted in."""
+
+    CHARACTERS = "CHARACTERS"
+    TOKENS = "TOKENS"
+    UNKNOWN = "UNKNOWN"
+    """The server is newer than this SDK."""
+
+
+class SourceType(WireEnum):
+    """The kind of place a document comes from."""
+
+    GENERIC = "GENERIC"
+    FILE = "FILE"
+    WEB_PAGE = "WEB_PAGE"
+    EMAIL = "EMAIL"
+    SLACK = "SLACK"
+    CODE = "CODE"
+    TICKET = "TICKET"
+    UNKNOWN = "UNKNOWN"
+    """Not told, or the server is newer than this SDK."""

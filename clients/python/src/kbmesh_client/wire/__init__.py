@@ -1,0 +1,1 @@
+"""Between the SDK's values and the contracts' messages. Both clients share it."""

@@ -1,0 +1,85 @@
+"""Knowledge bases, between values and messages."""
+
+from google.protobuf.field_mask_pb2 import FieldMask
+from kbmesh.retriever.v1 import knowledge_base_pb2
+
+from kbmesh_client.chunks import ChunkingConfig
+from kbmesh_client.enums import Placement
+from kbmesh_client.knowledge_bases import KnowledgeBase, RetrievalDefaults
+from kbmesh_client.wire.chunks import config_from_wire, config_to_wire, time_from_wire
+from kbmesh_client.wire.enums import from_number
+
+
+def create_request(
+    name: str,
+    *,
+    description: str,
+    chunking: ChunkingConfig | None,
+    embedding_model: str,
+    placement: Placement | str,
+    retrieval: RetrievalDefaults | None,
+) -> knowledge_base_pb2.CreateKnowledgeBaseRequest:
+    """Raises ValueError for a placement, strategy or unit that there is not."""
+    return knowledge_base_pb2.CreateKnowledgeBaseRequest(
+        knowledge_base=knowledge_base_pb2.KnowledgeBase(
+            name=name,
+            description=description,
+            chunking=config_to_wire(chunking),
+            embedding_model=embedding_model,
+            placement=knowledge_base_pb2.Placement.Value(f"PLACEMENT_{Placement(placement)}"),
+            retrieval=_defaults_to_wire(retrieval),
+        )
+    )
+
+
+def update_request(
+    name: str, *, description: str | None, retrieval: RetrievalDefaults | None
+) -> knowledge_base_pb2.UpdateKnowledgeBaseRequest:
+    """Changes only what is given. Raises ValueError where nothing is."""
+    paths = [
+        *(["description"] if description is not None else []),
+        *(["retrieval"] if retrieval is not None else []),
+    ]
+    if not paths:
+        raise ValueError("nothing to update: give a description or retrieval defaults")
+    return knowledge_base_pb2.UpdateKnowledgeBaseRequest(
+        knowledge_base=knowledge_base_pb2.KnowledgeBase(
+            name=name, description=description or "", retrieval=_defaults_to_wire(retrieval)
+        ),
+        update_mask=FieldMask(paths=paths),
+    )
+
+
+def knowledge_base_from_wire(message: knowledge_base_pb2.KnowledgeBase) -> KnowledgeBase:
+    """Reads a knowledge base."""
+    retrieval = message.retrieval
+    return KnowledgeBase(
+        id=message.id,
+        name=message.name,
+        description=message.description,
+        chunking=config_from_wire(message.chunking),
+        embedding_model=message.embedding_model,
+        model_fingerprint=message.model_fingerprint,
+        dimension=message.dimension,
+        placement=from_number(
+            Placement, knowledge_base_pb2.Placement.Name, message.placement, "PLACEMENT_", Placement.UNKNOWN
+        ),
+        retrieval=RetrievalDefaults(
+            vector_top_k=retrieval.vector_top_k if retrieval.HasField("vector_top_k") else None,
+            min_vector_score=retrieval.min_vector_score if retrieval.HasField("min_vector_score") else None,
+            weight=retrieval.weight if retrieval.HasField("weight") else None,
+        ),
+        generation=message.generation,
+        document_count=message.document_count,
+        chunk_count=message.chunk_count,
+        created_at=time_from_wire(message.created_at),
+        updated_at=time_from_wire(message.updated_at),
+    )
+
+
+def _defaults_to_wire(defaults: RetrievalDefaults | None) -> knowledge_base_pb2.RetrievalDefaults | None:
+    if defaults is None:
+        return None
+    return knowledge_base_pb2.RetrievalDefaults(
+        vector_top_k=defaults.vector_top_k, min_vector_score=defaults.min_vector_score, weight=defaults.weight
+    )

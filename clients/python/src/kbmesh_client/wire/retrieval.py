@@ -1,0 +1,253 @@
+"""Retrieval, between values and messages."""
+
+from collections.abc import Mapping, Sequence
+
+from kbmesh.retriever.v1 import retriever_pb2
+
+from kbmesh_client.enums import KnowledgeBaseStatus, RerankMethod, RetrievalStrategy, ScoreStage, Stage
+from kbmesh_client.retrieval import (
+    CandidateTrace,
+    Citation,
+    Condition,
+    ContextBlock,
+    Degradation,
+    DisplayField,
+    DocumentSource,
+    Filter,
+    FilterLike,
+    FurtherCitation,
+    KnowledgeBaseReport,
+    KnowledgeBaseSelector,
+    Ranks,
+    Retrieval,
+    RetrieveResult,
+    Scores,
+    StageTrace,
+)
+from kbmesh_client.wire.chunks import source_type_from_wire, span_from_wire, time_from_wire
+from kbmesh_client.wire.documents import item_error_from_wire
+from kbmesh_client.wire.enums import from_number, reason_name
+
+RERANK_METHODS: Mapping[int, RerankMethod] = {
+    retriever_pb2.RERANK_METHOD_UNSPECIFIED: RerankMethod.NONE,
+    retriever_pb2.RERANK_METHOD_CROSS_ENCODER: RerankMethod.CROSS_ENCODER,
+    retriever_pb2.RERANK_METHOD_LATE_INTERACTION: RerankMethod.LATE_INTERACTION,
+}
+
+
+def retrieve_request(
+    query: str,
+    *,
+    knowledge_bases: str | KnowledgeBaseSelector | Sequence[str | KnowledgeBaseSelector],
+    profile: str,
+    strategy: RetrievalStrategy | str,
+    top_k: int | None,
+    filter: FilterLike | None,  # noqa: A002 - the contract's name for it
+    context_budget_tokens: int | None,
+    explain: bool,
+    rerank_top_n: int | None,
+) -> retriever_pb2.RetrieveRequest:
+    """Raises ValueError for a strategy, a stage or a condition that there is not."""
+    named = [knowledge_bases] if isinstance(knowledge_bases, str | KnowledgeBaseSelector) else knowledge_bases
+    return retriever_pb2.RetrieveRequest(
+        query=query,
+        knowledge_bases=[_selector_to_wire(selector) for selector in named],
+        profile=profile,
+        strategy=retriever_pb2.RetrievalStrategy.Value(f"RETRIEVAL_STRATEGY_{RetrievalStrategy(strategy)}"),
+        top_k=top_k,
+        filter=_filter_to_wire(filter),
+        context_budget_tokens=context_budget_tokens,
+        explain=explain,
+        rerank_top_n=rerank_top_n,
+    )
+
+
+def _selector_to_wire(selector: str | KnowledgeBaseSelector) -> retriever_pb2.KnowledgeBaseSelector:
+    if isinstance(selector, str):
+        return retriever_pb2.KnowledgeBaseSelector(knowledge_base=selector)
+    return retriever_pb2.KnowledgeBaseSelector(
+        knowledge_base=selector.knowledge_base,
+        max_results=selector.max_results,
+        min_score=selector.min_score,
+        min_score_stage=retriever_pb2.ScoreStage.Value(f"SCORE_STAGE_{ScoreStage(selector.min_score_stage)}"),
+        weight=selector.weight,
+        filter=_filter_to_wire(selector.filter),
+    )
+
+
+def _filter_to_wire(given: FilterLike | None) -> retriever_pb2.Filter | None:
+    if given is None:
+        return None
+    if not isinstance(given, Filter):
+        given = Filter(
+            all=[
+                Condition(field=field, any_of=[values] if isinstance(values, str) else values)
+                for field, values in given.items()
+            ]
+        )
+    return retriever_pb2.Filter(
+        all=[_condition_to_wire(condition) for condition in given.all],
+        any=[_condition_to_wire(condition) for condition in given.any],
+        none=[_condition_to_wire(condition) for condition in given.none],
+    )
+
+
+def _condition_to_wire(condition: Condition) -> retriever_pb2.Condition:
+    has_range = condition.gte is not None or condition.lte is not None
+    if bool(condition.any_of) == has_range:
+        raise ValueError(f"the condition on {condition.field!r} needs either any_of or a range")
+    if has_range:
+        return retriever_pb2.Condition(
+            field=condition.field, range=retriever_pb2.Range(gte=condition.gte, lte=condition.lte)
+        )
+    return retriever_pb2.Condition(
+        field=condition.field, any_of=retriever_pb2.StringList(values=list(condition.any_of))
+    )
+
+
+def retrieval_from_wire(message: retriever_pb2.RetrieveResponse, *, is_final: bool = True) -> Retrieval:
+    """Reads an answer."""
+    return Retrieval(
+        results=tuple(_result_from_wire(result) for result in message.results),
+        knowledge_bases=tuple(_report_from_wire(report) for report in message.knowledge_bases),
+        degraded=tuple(
+            Degradation(
+                stage=_stage_from_wire(degradation.stage),
+                reason=reason_name(degradation.reason),
+                message=degradation.message,
+            )
+            for degradation in message.degraded
+        ),
+        timings=dict(message.timings),
+        context=_context_from_wire(message.context) if message.HasField("context") else None,
+        rerank_method=RERANK_METHODS.get(message.rerank_method, RerankMethod.UNKNOWN),
+        strategy=from_number(
+            RetrievalStrategy,
+            retriever_pb2.RetrievalStrategy.Name,
+            message.strategy,
+            "RETRIEVAL_STRATEGY_",
+            RetrievalStrategy.UNKNOWN,
+        ),
+        queries=tuple(message.queries),
+        explanation=tuple(_trace_from_wire(trace) for trace in message.explanation),
+        request_id=message.request_id,
+        is_final=is_final,
+    )
+
+
+def stream_answer_from_wire(message: retriever_pb2.RetrieveStreamResponse) -> Retrieval:
+    """Reads one answer of a stream."""
+    if message.WhichOneof("answer") == "fused":
+        return retrieval_from_wire(message.fused, is_final=False)
+    return retrieval_from_wire(message.final)
+
+
+def _stage_from_wire(number: int) -> Stage:
+    return from_number(Stage, retriever_pb2.Stage.Name, number, "STAGE_", Stage.UNKNOWN)
+
+
+def _result_from_wire(message: retriever_pb2.RetrieveResult) -> RetrieveResult:
+    scores, ranks = message.scores, message.ranks
+    return RetrieveResult(
+        rank=message.rank,
+        score=message.score,
+        scores=Scores(
+            vector=scores.vector if scores.HasField("vector") else None,
+            keyword=scores.keyword if scores.HasField("keyword") else None,
+            fused=scores.fused if scores.HasField("fused") else None,
+            rerank_logit=scores.rerank_logit if scores.HasField("rerank_logit") else None,
+            rerank_probability=scores.rerank_probability if scores.HasField("rerank_probability") else None,
+            final=scores.final if scores.HasField("final") else None,
+            max_sim=scores.max_sim if scores.HasField("max_sim") else None,
+        ),
+        ranks=Ranks(
+            vector=ranks.vector if ranks.HasField("vector") else None,
+            keyword=ranks.keyword if ranks.HasField("keyword") else None,
+            fused=ranks.fused if ranks.HasField("fused") else None,
+            rerank=ranks.rerank if ranks.HasField("rerank") else None,
+        ),
+        text=message.text,
+        context=message.context,
+        citation=message.citation,
+        document=_source_from_wire(message.document),
+        knowledge_base=message.knowledge_base,
+        knowledge_base_id=message.knowledge_base_id,
+        span=span_from_wire(message.span),
+        chunk_id=message.chunk_id,
+        chunk_type=message.chunk_type,
+        heading_path=tuple(message.heading_path),
+        pages=tuple(message.pages),
+        metadata=dict(message.metadata),
+        preview=message.preview,
+        display=tuple(DisplayField(label=field.label, value=field.value) for field in message.display),
+        duplicates=tuple(
+            FurtherCitation(
+                document=_source_from_wire(duplicate.document),
+                knowledge_base=duplicate.knowledge_base,
+                span=span_from_wire(duplicate.span),
+                chunk_id=duplicate.chunk_id,
+            )
+            for duplicate in message.duplicates
+        ),
+    )
+
+
+def _source_from_wire(message: retriever_pb2.DocumentSource) -> DocumentSource:
+    return DocumentSource(
+        id=message.id,
+        external_id=message.external_id,
+        title=message.title,
+        source_type=source_type_from_wire(message.source_type),
+        uri=message.uri,
+        media_type=message.media_type,
+        author=message.author,
+        created_at=time_from_wire(message.created_at),
+        ingested_at=time_from_wire(message.ingested_at),
+    )
+
+
+def _report_from_wire(message: retriever_pb2.KnowledgeBaseReport) -> KnowledgeBaseReport:
+    return KnowledgeBaseReport(
+        knowledge_base=message.knowledge_base,
+        id=message.id,
+        status=from_number(
+            KnowledgeBaseStatus,
+            retriever_pb2.KnowledgeBaseStatus.Name,
+            message.status,
+            "KNOWLEDGE_BASE_STATUS_",
+            KnowledgeBaseStatus.UNKNOWN,
+        ),
+        hits=message.hits,
+        milliseconds=message.milliseconds,
+        error=item_error_from_wire(message.error) if message.HasField("error") else None,
+    )
+
+
+def _context_from_wire(message: retriever_pb2.ContextBlock) -> ContextBlock:
+    return ContextBlock(
+        text=message.text,
+        tokens=message.tokens,
+        estimated=message.estimated,
+        citations=tuple(
+            Citation(number=citation.number, chunk_id=citation.chunk_id, label=citation.label)
+            for citation in message.citations
+        ),
+    )
+
+
+def _trace_from_wire(message: retriever_pb2.StageTrace) -> StageTrace:
+    return StageTrace(
+        stage=_stage_from_wire(message.stage),
+        label=message.label,
+        milliseconds=message.milliseconds,
+        candidates=tuple(
+            CandidateTrace(
+                chunk_id=candidate.chunk_id,
+                knowledge_base=candidate.knowledge_base,
+                rank=candidate.rank,
+                score=candidate.score,
+                dropped=candidate.dropped,
+            )
+            for candidate in message.candidates
+        ),
+    )
