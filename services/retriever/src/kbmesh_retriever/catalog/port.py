@@ -67,6 +67,8 @@ class Document:
     chunk_count: int
     strategy: str
     metadata: Mapping[str, str] = field(default_factory=dict)
+    description_fingerprint: str = ""
+    """SHA-256 hex of the title, link, author and time that the caller gave: they can change while the chunks stay."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +96,18 @@ class Catalog(Protocol):
     `kbmesh_rpc.errors`: KnowledgeBaseNotFound, KnowledgeBaseAlreadyExists, DocumentNotFound, Conflict,
     DependencyUnavailable."""
 
-    async def create_knowledge_base(self, knowledge_base: KnowledgeBase) -> None: ...
+    async def prepare_knowledge_base(self, knowledge_base: KnowledgeBase) -> None:
+        """Remembers, for the sweeper alone, that its collection is about to be made."""
+        ...
+
+    async def create_knowledge_base(self, knowledge_base: KnowledgeBase) -> None:
+        """Brings it into every reader's sight, prepared or not. Raises KnowledgeBaseAlreadyExists, and Conflict where
+        it was prepared and given up meanwhile."""
+        ...
+
+    async def abandon_knowledge_base(self, knowledge_base_id: UUID) -> None:
+        """Gives up one that was prepared and not created; its collection becomes due for deletion."""
+        ...
 
     async def get_knowledge_base(self, tenant: str, name_or_id: str) -> KnowledgeBase: ...
 
@@ -113,6 +126,15 @@ class Catalog(Protocol):
         store is remembered for the sweeper until `forget` is called."""
         ...
 
+    async def deleted_knowledge_bases(self, *, older_than_seconds: float, limit: int) -> Sequence[KnowledgeBase]:
+        """Those deleted so long ago that no reader can still need their points, with no writer left at work; and those
+        that were prepared by somebody who is gone."""
+        ...
+
+    async def forget_knowledge_base(self, knowledge_base: KnowledgeBase) -> None:
+        """Its points are gone from the vector store."""
+        ...
+
     async def find_document(self, knowledge_base_id: UUID, external_id: str) -> Document | None: ...
 
     async def get_document(self, knowledge_base_id: UUID, id_or_external_id: str) -> Document: ...
@@ -125,6 +147,11 @@ class Catalog(Protocol):
         """Makes the reserved generation current, in one transaction that also counts up the knowledge base's
         generation. Raises Conflict where another one has become current since the reservation, and
         KnowledgeBaseNotFound where the knowledge base went away meanwhile."""
+        ...
+
+    async def redescribe(self, document: Document) -> None:
+        """Gives the current version another title, link, author and time; its chunks stay. Raises Conflict where
+        another version has become current, and KnowledgeBaseNotFound where the knowledge base went away meanwhile."""
         ...
 
     async def abandon(self, reservation: Reservation) -> None:

@@ -145,3 +145,7 @@ class ChunkerPort(Protocol):
     async def fingerprint(self) -> str:
         """`chunker_version` of ListStrategies, part of what decides whether a document has to be cut again."""
         ...
+
+    async def strategies(self) -> frozenset[str]:
+        """Names of the strategies it offers, such as "STRATEGY_FIXED"."""
+        ...

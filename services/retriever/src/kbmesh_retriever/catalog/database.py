@@ -1,0 +1,133 @@
+"""A database behind SQLAlchemy: SQLite in a file, or whatever server the URL names."""
+
+import asyncio
+import fcntl
+import os
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from kbmesh_rpc.errors import DependencyUnavailable
+from sqlalchemy import Connection, event, make_url
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+_DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
+_BUSY_TIMEOUT_SECONDS = 15
+
+
+class Database:
+    """Connections for reading and for writing.
+
+    On SQLite writers of one process queue up on a lock of this process, because SQLite itself would let them poll;
+    writers of other processes wait by its busy timeout. Raises DependencyUnavailable where the database cannot be
+    reached.
+    """
+
+    def __init__(self, url: str) -> None:
+        parsed = make_url(url)
+        parsed = parsed.set(drivername=_DRIVERS.get(parsed.drivername, parsed.drivername))
+        self._sqlite_file: Path | None = None
+        self._lock_file: int | None = None
+        self._writer: AbstractAsyncContextManager[Any] = nullcontext()
+        if parsed.get_backend_name() == "sqlite":
+            if not parsed.database or parsed.database == ":memory:":
+                raise ValueError("the catalog must outlive the process: give SQLite a file")
+            self._sqlite_file = Path(parsed.database)
+            self._writer = asyncio.Lock()
+            self._engine = create_async_engine(parsed, connect_args={"timeout": _BUSY_TIMEOUT_SECONDS})
+            _prepare_sqlite(self._engine)
+        else:
+            self._engine = create_async_engine(parsed, pool_pre_ping=True, isolation_level="READ COMMITTED")
+
+    async def open(self) -> bool:
+        """Makes the tables, or brings them up to date. True where no other process has this database open: what
+        earlier processes left half done is then nobody's. Only a SQLite file can tell."""
+        alone = False
+        if self._sqlite_file is not None:
+            alone = await asyncio.to_thread(self._enter_sqlite, self._sqlite_file)
+        async with self.writing() as connection:
+            await connection.run_sync(_migrate)
+        return alone
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[AsyncConnection]:
+        """A connection that sees one state of the database."""
+        with _typed_errors():
+            async with self._engine.connect() as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[AsyncConnection]:
+        """A transaction, committed where the block ends without an error."""
+        with _typed_errors():
+            async with self._writer, self._engine.connect() as connection:
+                await connection.execution_options(kbmesh_writes=True)
+                async with connection.begin():
+                    yield connection
+
+    async def close(self) -> None:
+        await self._engine.dispose()
+        if self._lock_file is not None:
+            os.close(self._lock_file)
+            self._lock_file = None
+
+    def _enter_sqlite(self, file: Path) -> bool:
+        # Every process holds a shared lock for as long as it lives; the kernel takes it away from a killed one.
+        # Whoever gets the exclusive lock is alone. It is given up at once, so that nobody is shut out.
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if self._lock_file is not None:
+            return False
+        self._lock_file = os.open(file.with_name(file.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            alone = True
+        except BlockingIOError:
+            alone = False
+        fcntl.flock(self._lock_file, fcntl.LOCK_SH)
+        return alone
+
+
+class _typed_errors:  # noqa: N801 - reads as the statement it is
+    """Tells a database that cannot be reached from one that was asked something wrong."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OperationalError | InterfaceError | PoolTimeoutError | OSError):
+            origin = getattr(error, "orig", None) or error
+            raise DependencyUnavailable("catalog", f"the catalog's database failed: {origin}") from error
+
+
+def _prepare_sqlite(engine: AsyncEngine) -> None:
+    @event.listens_for(engine.sync_engine, "connect")
+    def connect(connection: Any, _record: Any) -> None:
+        # The driver would open transactions late and only for some statements: begin() below does it instead.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA journal_mode=WAL")
+        # FULL, because a generation number that a power cut takes back would be given out twice.
+        cursor.execute("PRAGMA synchronous=FULL")
+        cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.close()
+
+    @event.listens_for(engine.sync_engine, "begin")
+    def begin(connection: Connection) -> None:
+        # IMMEDIATE: a transaction that first reads and then writes would fail where another wrote in between.
+        writes = connection.get_execution_options().get("kbmesh_writes", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _migrate(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        # Replicas that start together take turns; the lock ends with the transaction.
+        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7400)")
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")

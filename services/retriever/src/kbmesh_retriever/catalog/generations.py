@@ -1,0 +1,332 @@
+"""The generations of documents: how they come, are seen, and go.
+
+A generation is reserved before its chunks are written, becomes current in one transaction that counts up the knowledge
+base's counter, and ends at a later value of that counter. A reader who took the counter before it began sees a
+generation where `published_counter <= counter < superseded_counter`. No clock is asked.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from kbmesh_rpc.errors import Conflict, DocumentNotFound, KnowledgeBaseNotFound
+from sqlalchemy import RowMapping, Select, and_, delete, exists, insert, or_, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from kbmesh_retriever.catalog.database import Database
+from kbmesh_retriever.catalog.port import Document, Reservation, Superseded
+from kbmesh_retriever.catalog.rows import (
+    DOCUMENT_COLUMNS,
+    description_values,
+    document_of,
+    document_values,
+    knowledge_base_of,
+    uuid_or_none,
+)
+from kbmesh_retriever.catalog.tables import (
+    ABANDONED,
+    CURRENT,
+    LIVE,
+    RESERVED,
+    SUPERSEDED,
+    documents,
+    generations,
+    knowledge_bases,
+)
+
+_MAX_PARAMETERS = 10_000
+"""A statement may have some 32,000, in SQLite as in PostgreSQL."""
+
+
+class Generations:
+    """Documents and their generations, on behalf of `SqlCatalog`."""
+
+    def __init__(
+        self, database: Database, *, owner: str, now: Callable[[], datetime], new_id: Callable[[], UUID]
+    ) -> None:
+        self._database = database
+        self._owner = owner
+        self._now = now
+        self._new_id = new_id
+
+    async def find(self, knowledge_base_id: UUID, external_id: str) -> Document | None:
+        async with self._database.reading() as connection:
+            rows = await connection.execute(
+                _current(knowledge_base_id)
+                .join(knowledge_bases, knowledge_bases.c.id == documents.c.knowledge_base_id)
+                .where(documents.c.external_id == external_id, knowledge_bases.c.state == LIVE)
+            )
+            row = rows.mappings().one_or_none()
+            return None if row is None else document_of(row)
+
+    async def get(self, knowledge_base_id: UUID, id_or_external_id: str) -> Document:
+        async with self._database.reading() as connection:
+            return await _get(connection, knowledge_base_id, id_or_external_id)
+
+    async def list(self, knowledge_base_id: UUID, *, limit: int, after: str) -> Sequence[Document]:
+        async with self._database.reading() as connection:
+            rows = await connection.execute(
+                _current(knowledge_base_id)
+                .where(documents.c.external_id > after)
+                .order_by(documents.c.external_id)
+                .limit(limit)
+            )
+            return [document_of(row) for row in rows.mappings()]
+
+    async def reserve(self, knowledge_base_id: UUID, external_id: str) -> Reservation:
+        async with self._database.writing() as connection:
+            live = select(knowledge_bases.c.id).where(
+                knowledge_bases.c.id == knowledge_base_id, knowledge_bases.c.state == LIVE
+            )
+            if await connection.scalar(live) is None:
+                raise KnowledgeBaseNotFound(str(knowledge_base_id))
+            document_id = await self._document_id(connection, knowledge_base_id, external_id)
+            rows = await connection.execute(
+                update(documents)
+                .where(documents.c.id == document_id)
+                .values(last_generation=documents.c.last_generation + 1)
+                .returning(documents.c.last_generation, documents.c.current_generation)
+            )
+            number, current = rows.one()
+            await connection.execute(
+                insert(generations).values(
+                    document_id=document_id,
+                    number=number,
+                    knowledge_base_id=knowledge_base_id,
+                    state=RESERVED,
+                    owner=self._owner,
+                    state_since=self._now(),
+                )
+            )
+            return Reservation(
+                document_id=document_id, knowledge_base_id=knowledge_base_id, generation=number, replaces=current
+            )
+
+    async def publish(self, reservation: Reservation, document: Document) -> None:
+        async with self._database.writing() as connection:
+            counter = await _next_counter(connection, reservation.knowledge_base_id)
+            replaced = await connection.execute(
+                update(documents)
+                .where(
+                    documents.c.id == reservation.document_id,
+                    documents.c.current_generation.is_not_distinct_from(reservation.replaces),
+                )
+                .values(current_generation=reservation.generation)
+            )
+            if replaced.rowcount != 1:
+                raise Conflict(f"documents/{reservation.document_id}", "another version was published meanwhile")
+            published = await connection.execute(
+                update(generations)
+                .where(_numbered(reservation.document_id, reservation.generation), generations.c.state == RESERVED)
+                .values(**document_values(document), state=CURRENT, published_counter=counter, state_since=self._now())
+            )
+            if published.rowcount != 1:
+                raise Conflict(f"documents/{reservation.document_id}", "it took so long that it was given up")
+            chunks = document.chunk_count
+            if reservation.replaces is not None:
+                chunks -= await self._end(connection, reservation.document_id, reservation.replaces, counter)
+            await self._count(
+                connection,
+                reservation.knowledge_base_id,
+                counter,
+                documents=1 if reservation.replaces is None else 0,
+                chunks=chunks,
+            )
+
+    async def redescribe(self, document: Document) -> None:
+        async with self._database.writing() as connection:
+            counter = await _next_counter(connection, document.knowledge_base_id)
+            described = await connection.execute(
+                update(generations)
+                .where(_numbered(document.id, document.generation), generations.c.state == CURRENT)
+                .values(**description_values(document))
+            )
+            if described.rowcount != 1:
+                raise Conflict(f"documents/{document.id}", "another version was published meanwhile")
+            await self._count(connection, document.knowledge_base_id, counter, documents=0, chunks=0)
+
+    async def abandon(self, reservation: Reservation) -> None:
+        async with self._database.writing() as connection:
+            await connection.execute(
+                update(generations)
+                .where(_numbered(reservation.document_id, reservation.generation), generations.c.state == RESERVED)
+                .values(state=ABANDONED, state_since=self._now())
+            )
+
+    async def delete(self, knowledge_base_id: UUID, id_or_external_id: str) -> Document:
+        async with self._database.writing() as connection:
+            counter = await _next_counter(connection, knowledge_base_id)
+            document = await _get(connection, knowledge_base_id, id_or_external_id)
+            await connection.execute(
+                update(documents).where(documents.c.id == document.id).values(current_generation=None)
+            )
+            chunks = await self._end(connection, document.id, document.generation, counter)
+            await self._count(connection, knowledge_base_id, counter, documents=-1, chunks=-chunks)
+            return document
+
+    async def valid(
+        self, as_of: Mapping[UUID, int], hits: Collection[tuple[UUID, int]]
+    ) -> Mapping[tuple[UUID, int], Document]:
+        wanted = set(hits)
+        ids = sorted({document_id for document_id, _ in wanted})
+        answer: dict[tuple[UUID, int], Document] = {}
+        if not wanted or not as_of:
+            return answer
+        async with self._database.reading() as connection:
+            for start in range(0, len(ids), _MAX_PARAMETERS):
+                rows = await connection.execute(
+                    select(*DOCUMENT_COLUMNS)
+                    .join_from(generations, documents, generations.c.document_id == documents.c.id)
+                    .where(
+                        generations.c.document_id.in_(ids[start : start + _MAX_PARAMETERS]),
+                        generations.c.published_counter.is_not(None),
+                    )
+                )
+                for row in rows.mappings():
+                    pair = (row["document_id"], row["number"])
+                    counter = as_of.get(row["knowledge_base_id"])
+                    if pair in wanted and counter is not None and _was_current(row, counter):
+                        answer[pair] = document_of(row)
+        return answer
+
+    async def due(self, *, older_than_seconds: float, limit: int) -> Sequence[Superseded]:
+        async with self._database.reading() as connection:
+            rows = await connection.execute(
+                select(
+                    generations.c.document_id,
+                    generations.c.number,
+                    *(column for column in knowledge_bases.c),
+                )
+                .join_from(generations, knowledge_bases, generations.c.knowledge_base_id == knowledge_bases.c.id)
+                .where(
+                    generations.c.state.in_((SUPERSEDED, ABANDONED)),
+                    generations.c.state_since <= self._now() - timedelta(seconds=older_than_seconds),
+                    # A deleted knowledge base goes as a whole.
+                    knowledge_bases.c.state == LIVE,
+                )
+                .order_by(generations.c.state_since, generations.c.document_id, generations.c.number)
+                .limit(limit)
+            )
+            return [
+                Superseded(
+                    knowledge_base=knowledge_base_of(row), document_id=row["document_id"], generation=row["number"]
+                )
+                for row in rows.mappings()
+            ]
+
+    async def forget(self, superseded: Superseded) -> None:
+        document_id = superseded.document_id
+        async with self._database.writing() as connection:
+            await connection.execute(
+                delete(generations).where(
+                    _numbered(document_id, superseded.generation), generations.c.state.in_((SUPERSEDED, ABANDONED))
+                )
+            )
+            # `last_generation` in the condition: a reservation made meanwhile has counted it up.
+            last = await connection.scalar(select(documents.c.last_generation).where(documents.c.id == document_id))
+            await connection.execute(
+                delete(documents).where(
+                    documents.c.id == document_id,
+                    documents.c.last_generation == last,
+                    documents.c.current_generation.is_(None),
+                    ~exists().where(generations.c.document_id == document_id),
+                )
+            )
+
+    async def _document_id(self, connection: AsyncConnection, knowledge_base_id: UUID, external_id: str) -> UUID:
+        known = select(documents.c.id).where(
+            documents.c.knowledge_base_id == knowledge_base_id, documents.c.external_id == external_id
+        )
+        document_id: UUID | None = await connection.scalar(known)
+        if document_id is not None:
+            return document_id
+        try:
+            async with connection.begin_nested():
+                document_id = self._new_id()
+                await connection.execute(
+                    insert(documents).values(
+                        id=document_id,
+                        knowledge_base_id=knowledge_base_id,
+                        external_id=external_id,
+                        current_generation=None,
+                        last_generation=0,
+                    )
+                )
+                return document_id
+        except IntegrityError:
+            # Another process made it in this moment.
+            made: UUID = (await connection.execute(known)).scalar_one()
+            return made
+
+    async def _end(self, connection: AsyncConnection, document_id: UUID, number: int, counter: int) -> int:
+        """Ends the current generation, and tells how many chunks it had."""
+        rows = await connection.execute(
+            update(generations)
+            .where(_numbered(document_id, number))
+            .values(state=SUPERSEDED, superseded_counter=counter, state_since=self._now())
+            .returning(generations.c.chunk_count)
+        )
+        chunks: int = rows.scalar_one()
+        return chunks
+
+    # `documents` and `chunks` are changes.
+    async def _count(
+        self, connection: AsyncConnection, knowledge_base_id: UUID, counter: int, *, documents: int, chunks: int
+    ) -> None:
+        await connection.execute(
+            update(knowledge_bases)
+            .where(knowledge_bases.c.id == knowledge_base_id)
+            .values(
+                generation=counter,
+                document_count=knowledge_bases.c.document_count + documents,
+                chunk_count=knowledge_bases.c.chunk_count + chunks,
+                updated_at=self._now(),
+            )
+        )
+
+
+def _current(knowledge_base_id: UUID) -> Select[Any]:
+    return (
+        select(*DOCUMENT_COLUMNS)
+        .select_from(documents)
+        .join(
+            generations,
+            and_(generations.c.document_id == documents.c.id, generations.c.number == documents.c.current_generation),
+        )
+        .where(documents.c.knowledge_base_id == knowledge_base_id)
+    )
+
+
+def _numbered(document_id: UUID, number: int) -> Any:
+    return and_(generations.c.document_id == document_id, generations.c.number == number)
+
+
+async def _get(connection: AsyncConnection, knowledge_base_id: UUID, id_or_external_id: str) -> Document:
+    """By external id, or else by id: the caller's own names come first."""
+    named = documents.c.external_id == id_or_external_id
+    if (document_id := uuid_or_none(id_or_external_id)) is not None:
+        named = or_(named, documents.c.id == document_id)
+    rows = await connection.execute(_current(knowledge_base_id).where(named))
+    found = [document_of(row) for row in rows.mappings()]
+    if not found:
+        raise DocumentNotFound(knowledge_base=str(knowledge_base_id), document=id_or_external_id)
+    return next((document for document in found if document.external_id == id_or_external_id), found[0])
+
+
+async def _next_counter(connection: AsyncConnection, knowledge_base_id: UUID) -> int:
+    """Takes the knowledge base's row until the transaction ends: counters become visible in their order."""
+    counter: int | None = await connection.scalar(
+        select(knowledge_bases.c.generation)
+        .where(knowledge_bases.c.id == knowledge_base_id, knowledge_bases.c.state == LIVE)
+        .with_for_update()
+    )
+    if counter is None:
+        raise KnowledgeBaseNotFound(str(knowledge_base_id))
+    return counter + 1
+
+
+def _was_current(row: RowMapping, counter: int) -> bool:
+    superseded = row["superseded_counter"]
+    return row["published_counter"] <= counter and (superseded is None or superseded > counter)
