@@ -1,0 +1,1 @@
+"""Qdrant's gRPC API, the part kbmesh uses, over Qdrant's own engine embedded in this process."""
