@@ -77,16 +77,13 @@ def to_status(error: KbmeshError) -> status_pb2.Status:
     return status
 
 
-async def abort(
-    context: grpc.aio.ServicerContext[Any, Any], error: KbmeshError, trailing_metadata: tuple[tuple[str, str], ...] = ()
-) -> NoReturn:
-    """Ends the call with `error`. Servicers need not: what they raise, the server's interceptor ends the call with."""
-    await context.abort(
-        CODES[error.reason],
-        error.message,
-        (*trailing_metadata, (STATUS_DETAILS_KEY, to_status(error).SerializeToString())),
-    )
-    raise AssertionError("abort returned")
+async def abort(context: grpc.aio.ServicerContext[Any, Any], error: KbmeshError) -> NoReturn:
+    """Ends the call with `error`. Servicers need not: what they raise, the server's interceptor ends the call with.
+
+    Trailing metadata that was set before is kept."""
+    trailing = [(key, value) for key, value in context.trailing_metadata() or () if key != STATUS_DETAILS_KEY]
+    details = (STATUS_DETAILS_KEY, to_status(error).SerializeToString())
+    await context.abort(CODES[error.reason], error.message, (*trailing, details))
 
 
 def from_rpc_error(error: grpc.RpcError | grpc.aio.AioRpcError, *, dependency: str) -> KbmeshError:

@@ -1,0 +1,47 @@
+"""Counting the calls in flight, so that a server that ends can let them finish."""
+
+import asyncio
+
+
+class Drain:
+    """Which calls are in flight, and whether new ones may come. Belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._in_flight = 0
+        self._draining = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def draining(self) -> bool:
+        """Whether new calls are to be refused."""
+        return self._draining
+
+    @property
+    def in_flight(self) -> int:
+        """Calls that have begun and not ended."""
+        return self._in_flight
+
+    def begin(self) -> None:
+        """From now on new calls are to be refused."""
+        self._draining = True
+
+    def enter(self) -> None:
+        """A call begins."""
+        self._in_flight += 1
+        self._idle.clear()
+
+    def leave(self) -> None:
+        """A call has ended, and its status is sent."""
+        self._in_flight -= 1
+        if self._in_flight == 0:
+            self._idle.set()
+
+    async def idle(self, timeout_seconds: float) -> bool:
+        """Waits until no call is in flight; False where the time was not enough."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True

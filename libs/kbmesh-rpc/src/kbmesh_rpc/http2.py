@@ -1,0 +1,51 @@
+"""HTTP/2 settings of both ends, which must agree: a client that pings more often than its server allows is
+disconnected with GOAWAY too_many_pings, and its calls break."""
+
+from typing import Any
+
+KEEPALIVE_MILLISECONDS = 30_000
+"""How often a client asks an idle connection whether it still lives. Load balancers forget one after 60 s or more."""
+KEEPALIVE_TIMEOUT_MILLISECONDS = 10_000
+MIN_PING_INTERVAL_MILLISECONDS = 20_000
+"""How often a server lets a client ping. Below KEEPALIVE_MILLISECONDS, since timers are not exact."""
+
+Options = list[tuple[str, Any]]
+
+
+def client_options(*, max_message_bytes: int, keepalive_milliseconds: int = KEEPALIVE_MILLISECONDS) -> Options:
+    """Channel arguments of a client."""
+    return [
+        ("grpc.max_send_message_length", max_message_bytes),
+        ("grpc.max_receive_message_length", max_message_bytes),
+        ("grpc.keepalive_time_ms", keepalive_milliseconds),
+        ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MILLISECONDS),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        # A call that is larger than this buffer is not retried; the default is 256 KiB.
+        ("grpc.per_rpc_retry_buffer_size", max_message_bytes),
+        # The mesh is one network: a proxy in the environment is for the outside world.
+        ("grpc.enable_http_proxy", 0),
+    ]
+
+
+def server_options(
+    *,
+    max_message_bytes: int,
+    max_connection_age_seconds: int = 0,
+    grace_seconds: float = 0.0,
+    min_ping_interval_milliseconds: int = MIN_PING_INTERVAL_MILLISECONDS,
+) -> Options:
+    """Channel arguments of a server."""
+    options: Options = [
+        ("grpc.max_send_message_length", max_message_bytes),
+        ("grpc.max_receive_message_length", max_message_bytes),
+        ("grpc.http2.min_ping_interval_without_data_ms", min_ping_interval_milliseconds),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", min_ping_interval_milliseconds),
+        ("grpc.keepalive_permit_without_calls", 1),
+        # Two servers on one port would share its callers in silence; the second one is to fail.
+        ("grpc.so_reuseport", 0),
+    ]
+    if max_connection_age_seconds:
+        options.append(("grpc.max_connection_age_ms", max_connection_age_seconds * 1000))
+        options.append(("grpc.max_connection_age_grace_ms", round(max(grace_seconds, 1.0) * 1000)))
+    return options

@@ -1,0 +1,275 @@
+"""The life of a gRPC process: listen, warm up, serve, drain, end.
+
+async def make(settings: EmbedderSettings) -> Application: ...
+
+run(make, load_settings(EmbedderSettings, service="embedder"))
+"""
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import NoReturn, Protocol, Self, TypeVar
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as health_aio
+from grpc_reflection.v1alpha import reflection
+
+from kbmesh_rpc import metrics
+from kbmesh_rpc.deadline import Deadline
+from kbmesh_rpc.drain import Drain
+from kbmesh_rpc.http2 import server_options
+from kbmesh_rpc.interceptors import CallInterceptor
+from kbmesh_rpc.logs import configure_logging, get_logger
+from kbmesh_rpc.settings import ServerSettings
+from kbmesh_rpc.telemetry import TracingUnavailableError, configure_tracing
+
+logger = get_logger(__name__)
+
+S = TypeVar("S", bound=ServerSettings)
+
+HEALTH_SERVICE = "grpc.health.v1.Health"
+
+_Status = health_pb2.HealthCheckResponse
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registration:
+    """A service of an application."""
+
+    name: str
+    """Its full name, such as `kbmesh.embedder.v1.EmbedderService`. Health and reflection know it by this."""
+    add: Callable[[grpc.aio.Server], None]
+    """Adds the servicer: `lambda server: add_EmbedderServiceServicer_to_server(servicer, server)`."""
+    endless: bool = False
+    """Whether its calls are streams that end only with the server, such as KEDA's. A drain does not wait for them."""
+
+
+class Application(Protocol):
+    """What a process serves."""
+
+    @property
+    def registrations(self) -> Sequence[Registration]:
+        """Its services."""
+        ...
+
+    async def warm_up(self) -> None:
+        """Makes it ready to answer: loads models, opens stores, tries them. Health is NOT_SERVING until it returns.
+
+        Calls may come in before that; answer ModelNotReady or the like. What it raises is logged and ends the process
+        with 1."""
+        ...
+
+    async def close(self) -> None:
+        """Frees what it holds. Called once, after the last call; also where warm_up failed or was cancelled."""
+        ...
+
+
+class ListenError(Exception):
+    """The address cannot be listened on."""
+
+
+class RunningServer:
+    """A server that listens. Made by `start`, ended by `drain`."""
+
+    def __init__(
+        self,
+        *,
+        application: Application,
+        settings: ServerSettings,
+        server: grpc.aio.Server,
+        health: health_aio.HealthServicer,
+        drain: Drain,
+        port: int,
+    ) -> None:
+        self._application = application
+        self._settings = settings
+        self._server = server
+        self._health = health
+        self._drain = drain
+        self.port = port
+
+    @classmethod
+    async def start(cls, application: Application, settings: ServerSettings) -> Self:
+        """Listens, NOT_SERVING. Raises ListenError."""
+        registrations = application.registrations
+        drain = Drain()
+        endless = frozenset(registration.name for registration in registrations if registration.endless)
+        server = grpc.aio.server(
+            interceptors=[CallInterceptor(settings, drain, endless_services=endless)],
+            options=server_options(
+                max_message_bytes=settings.max_message_bytes,
+                max_connection_age_seconds=settings.max_connection_age_seconds,
+                grace_seconds=settings.grace_seconds,
+            ),
+        )
+        health = health_aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(health, server)
+        await health.set("", _Status.NOT_SERVING)
+        for registration in registrations:
+            registration.add(server)
+            metrics.zero(registration.name)
+            await health.set(registration.name, _Status.NOT_SERVING)
+        names = [registration.name for registration in registrations]
+        reflection.enable_server_reflection([*names, HEALTH_SERVICE, reflection.SERVICE_NAME], server)
+        address = f"[{settings.host}]:{settings.port}" if ":" in settings.host else f"{settings.host}:{settings.port}"
+        try:
+            port = server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise ListenError(
+                f"cannot listen on {address}: is the port taken, or the host not this machine's?"
+            ) from error
+        await server.start()
+        logger.info("listening", host=settings.host, port=port)
+        return cls(application=application, settings=settings, server=server, health=health, drain=drain, port=port)
+
+    async def ready(self) -> None:
+        """Every service, and the server as a whole, turns SERVING."""
+        for name in ("", *(registration.name for registration in self._application.registrations)):
+            await self._health.set(name, _Status.SERVING)
+        logger.info("serving", port=self.port)
+
+    async def drain(self) -> None:
+        """NOT_SERVING, refuses new calls, lets those in flight finish within the grace, and closes the application.
+
+        Cancelling it cuts the grace short; the application is closed all the same."""
+        deadline = Deadline.after(self._settings.grace_seconds)
+        await self._health.enter_graceful_shutdown()
+        self._drain.begin()
+        logger.info("draining", in_flight=self._drain.in_flight, grace_seconds=self._settings.grace_seconds)
+        try:
+            if not await self._drain.idle(deadline.remaining()):
+                logger.warning("calls were cut off at the end of the grace", in_flight=self._drain.in_flight)
+        finally:
+            # What is left now are watchers of health and the like, which have just been told.
+            await self._server.stop(grace=0.1)
+            await self._application.close()
+            logger.info("stopped")
+
+
+async def serve(make_application: Callable[[S], Awaitable[Application]], settings: S) -> int:
+    """Serves until SIGTERM or SIGINT, then drains. Gives the exit code: 0, or 1 where the start or the close failed.
+
+    A second signal cuts the grace short."""
+    stop = asyncio.Event()
+    hurry = asyncio.Event()
+    with _signals(stop, hurry):
+        try:
+            with _metrics_server(settings):
+                application = await make_application(settings)
+                return await _serve(application, settings, stop, hurry)
+        except ListenError as error:
+            logger.error(str(error))
+        except Exception:
+            logger.exception("the server failed")
+    return 1
+
+
+async def _serve(application: Application, settings: ServerSettings, stop: asyncio.Event, hurry: asyncio.Event) -> int:
+    try:
+        server = await RunningServer.start(application, settings)
+    except BaseException:
+        await application.close()
+        raise
+    failed = False
+
+    async def warm_up() -> None:
+        nonlocal failed
+        try:
+            await application.warm_up()
+            await server.ready()
+        except Exception:
+            failed = True
+            logger.exception("the warm-up failed")
+            stop.set()
+
+    async with asyncio.TaskGroup() as tasks:
+        warming = tasks.create_task(warm_up())
+        await stop.wait()
+        warming.cancel()
+    async with asyncio.TaskGroup() as tasks:
+        draining = tasks.create_task(server.drain())
+        impatience = tasks.create_task(_cancel_on(hurry, draining))
+        await asyncio.wait([draining])
+        impatience.cancel()
+    return 1 if failed else 0
+
+
+async def _cancel_on(event: asyncio.Event, task: asyncio.Task[None]) -> None:
+    await event.wait()
+    task.cancel()
+
+
+@contextmanager
+def _signals(stop: asyncio.Event, hurry: asyncio.Event) -> Iterator[None]:
+    """Sets `stop` on the first SIGTERM or SIGINT, and `hurry` on the second."""
+    loop = asyncio.get_running_loop()
+
+    def arrived() -> None:
+        (hurry if stop.is_set() else stop).set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, arrived)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+@contextmanager
+def _metrics_server(settings: ServerSettings) -> Iterator[None]:
+    if settings.metrics_port == 0:
+        yield
+        return
+    try:
+        server = metrics.start_metrics_server(settings.metrics_port, host=settings.host)
+    except OSError as error:
+        raise ListenError(
+            f"cannot serve metrics on {settings.host}:{settings.metrics_port}: {error.strerror}"
+        ) from error
+    try:
+        yield
+    finally:
+        server.close()
+
+
+def run(make_application: Callable[[S], Awaitable[Application]], settings: S) -> NoReturn:
+    """Runs a whole process: logs, traces, metrics, event loop (uvloop where installed), signals. Exits the process."""
+    configure_logging(settings, service=settings.service)
+    logger.info("settings", **settings.model_dump(mode="json"))
+    try:
+        flush_traces = configure_tracing(settings.otlp_endpoint, settings.service)
+    except TracingUnavailableError as error:
+        logger.error(str(error))
+        sys.exit(2)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        code = runner.run(serve(make_application, settings))
+    flush_traces()
+    sys.exit(code)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+@asynccontextmanager
+async def running(application: Application, settings: ServerSettings) -> AsyncIterator[str]:
+    """A warm server for tests, in this event loop, at the address it yields. Drains and closes at the end.
+
+    `ServerSettings(port=0, metrics_port=0)` will do."""
+    server = await RunningServer.start(application, settings)
+    try:
+        await application.warm_up()
+        await server.ready()
+        yield f"127.0.0.1:{server.port}"
+    finally:
+        await server.drain()
