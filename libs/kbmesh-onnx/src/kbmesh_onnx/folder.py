@@ -71,7 +71,7 @@ class ModelCard:
     """Proof of the export."""
     preferred_form: Mapping[str, Form] = field(default_factory=dict)
     """The faster form on each device that was measured, as {"cpu": "fused"}."""
-    measured_ms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    measured_ms: Mapping[str, Mapping[Form, float]] = field(default_factory=dict)
     """Median milliseconds of each form on each device, as {"cpu": {"fused": 120.0, "plain": 125.0}}."""
     forms: tuple[Form, ...] = ("plain", "fused")
     """The forms that are in the folder."""
@@ -170,7 +170,10 @@ def _from_json(data: object, path: Path) -> ModelCard:
             for device, form in read.typed("preferred_form", dict).items()
         },
         measured_ms={
-            device: {form: float(milliseconds) for form, milliseconds in times.items()}
+            device: {
+                cast("Form", read.one_of(form, "measured_ms", forms)): float(milliseconds)
+                for form, milliseconds in times.items()
+            }
             for device, times in read.typed("measured_ms", dict).items()
         },
         forms=forms,
