@@ -1,0 +1,1 @@
+"""Being a gRPC process: server, channel, errors, settings, telemetry, drain. Import the module you need."""

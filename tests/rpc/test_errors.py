@@ -1,0 +1,138 @@
+"""An error is raised in one process and caught, typed, in another."""
+
+import pickle
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import grpc
+import pytest
+from kbmesh.chunker.v1 import chunker_pb2
+from kbmesh.errors.v1 import errors_pb2
+from kbmesh_rpc import errors
+from kbmesh_rpc.errors import FieldViolation, KbmeshError, Reason, error_for
+from kbmesh_rpc.server import running
+from kbmesh_rpc.status import CODES, from_item_error, from_rpc_error, to_item_error
+from rpc.chunker_application import ChunkerApplication, raising, settings, stub
+
+PROTO = Path(__file__).parents[2] / "protos/kbmesh/errors/v1/errors.proto"
+
+EXAMPLES: list[KbmeshError] = [
+    errors.InvalidField("top_k", "must be positive"),
+    errors.RequestTooLarge(field="texts", limit=1000, actual=1001),
+    errors.Unauthenticated(),
+    errors.PermissionDenied(),
+    errors.KnowledgeBaseNotFound("handbook"),
+    errors.KnowledgeBaseAlreadyExists("handbook"),
+    errors.DocumentNotFound(knowledge_base="handbook", document="d1"),
+    errors.ModelNotFound("no-such", available=("a", "b")),
+    errors.ModelMismatch("m", expected="f1", actual="f2"),
+    errors.ModelNotReady("m", "loading"),
+    errors.EmptyText("texts[0]"),
+    errors.TextTooLong(tokens=300, limit=256),
+    errors.InferenceFailed("m", "NaN"),
+    errors.QueueFull(queued_tokens=9, limit=8, retry_after_seconds=0.25),
+    errors.DeadlineExceeded("rerank"),
+    errors.Cancelled(),
+    errors.ShuttingDown(),
+    errors.DependencyUnavailable("embedder", "no answer"),
+    errors.DependencyInvalidResponse("embedder", "fewer vectors than texts"),
+    errors.UnsupportedMediaType("video/mp4"),
+    errors.DocumentUnreadable("application/pdf", "no cross-reference table"),
+    errors.DocumentEmpty(),
+    errors.DocumentTooLarge(limit=10, actual=11),
+    errors.Conflict("handbook/d1", "another generation was written"),
+    errors.FeatureUnsupported("PROPOSITION"),
+    errors.InternalError("r-1"),
+]
+each_error = pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: error.reason.name)
+
+
+def contract() -> dict[str, tuple[str, set[str]]]:
+    """Reason → status code and metadata keys, as the comments of errors.proto have them."""
+    found: dict[str, tuple[str, set[str]]] = {}
+    comment = ""
+    for line in PROTO.read_text().splitlines():
+        if value := re.match(r"  (ERROR_REASON_\w+) = \d+;", line):
+            code = re.match(r"[A-Z_]+", comment)
+            keys = comment.partition("Metadata:")[2]
+            found[value[1]] = (code[0] if code else "", set(re.findall(r"`(\w+)`", keys)))
+            comment = ""
+        elif text := re.match(r"  // (.*)", line):
+            comment = f"{comment} {text[1]}".strip()
+        else:
+            comment = ""
+    return found
+
+
+def parts(error: KbmeshError) -> tuple[object, ...]:
+    return type(error), error.message, error.metadata, error.field_violations, error.retry_after_seconds
+
+
+def test_the_examples_are_every_reason_of_the_contract() -> None:
+    names = set(errors_pb2.ErrorReason.keys()) - {"ERROR_REASON_UNSPECIFIED"}
+    assert {reason.value for reason in Reason} == names
+    assert {error.reason.value for error in EXAMPLES} == names
+    assert len(EXAMPLES) == len(names)
+
+
+@each_error
+def test_code_and_metadata_are_the_contracts(error: KbmeshError) -> None:
+    code, keys = contract()[error.reason.value]
+    assert CODES[error.reason].name == code
+    assert set(error.metadata) == keys
+
+
+@each_error
+def test_an_error_survives_a_process_pool(error: KbmeshError) -> None:
+    assert parts(pickle.loads(pickle.dumps(error))) == parts(error)
+
+
+@each_error
+async def test_an_error_arrives_as_it_was_raised(error: KbmeshError) -> None:
+    async with (
+        running(ChunkerApplication(chunk=raising(error)), settings()) as address,
+        grpc.aio.insecure_channel(address) as channel,
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub(channel).Chunk(chunker_pb2.ChunkRequest())
+    assert caught.value.code() is CODES[error.reason]
+    assert parts(from_rpc_error(caught.value, dependency="chunker")) == parts(error)
+
+
+@each_error
+def test_an_error_of_one_item_keeps_reason_and_metadata(error: KbmeshError) -> None:
+    item = errors_pb2.ItemError.FromString(to_item_error(error).SerializeToString())
+    rebuilt = from_item_error(item)
+    assert (type(rebuilt), rebuilt.message, rebuilt.metadata) == (type(error), error.message, error.metadata)
+
+
+def test_a_reason_of_a_newer_version_is_an_invalid_response() -> None:
+    item = errors_pb2.ItemError(message="new")
+    item.reason = 9999  # type: ignore[assignment]  # what a newer server would send
+    rebuilt = from_item_error(item, dependency="embedder")
+    assert rebuilt.reason is Reason.DEPENDENCY_INVALID_RESPONSE
+    assert rebuilt.metadata == {"dependency": "embedder"}
+
+
+def test_several_wrong_fields_are_one_error() -> None:
+    violations = [FieldViolation(field="a", description="x"), FieldViolation(field="b", description="y")]
+    error = errors.InvalidField.of(violations)
+    assert error.field_violations == tuple(violations)
+    assert error.metadata == {"field": "a"}
+
+
+def test_error_for_rebuilds_the_typed_error() -> None:
+    error = error_for(Reason.QUEUE_FULL, "full", {"limit": "8"})
+    assert isinstance(error, errors.QueueFull)
+    assert error.metadata == {"limit": "8"}
+
+
+def test_domain_code_can_use_the_errors_without_grpc() -> None:
+    script = (
+        "import sys, kbmesh_rpc, kbmesh_rpc.errors, kbmesh_rpc.call, kbmesh_rpc.deadline\n"
+        "print([name for name in ('grpc', 'google.protobuf', 'pydantic') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
