@@ -248,7 +248,7 @@ def registrations(engine_: Engine) -> Sequence[Registration]:
     )
 
 
-def _registration(service: str, add: Callable[[Any, Any], object], servicer: object) -> Registration:
+def _registration(service: str, add: Callable[[Any, grpc.aio.Server], None], servicer: object) -> Registration:
     return Registration(name=f"qdrant.{service}", add=partial(add, servicer))
 
 
