@@ -1,0 +1,73 @@
+"""A knowledge base's chunking settings: checked as far as can be without the chunker, and written canonically."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from google.protobuf.json_format import MessageToDict, ParseDict
+from kbmesh.chunker.v1 import chunker_pb2 as pb
+from kbmesh_rpc.errors import InvalidField
+
+_FIELD = "knowledge_base.chunking"
+_MIN_SIZE, _MAX_SIZE = 32, 100_000
+_OPTIONS_OF = {
+    "semantic": pb.STRATEGY_SEMANTIC,
+    "document": pb.STRATEGY_DOCUMENT,
+    "email": pb.STRATEGY_EMAIL,
+    "slack": pb.STRATEGY_SLACK,
+    "code": pb.STRATEGY_CODE,
+    "similarity": pb.STRATEGY_SIMILARITY,
+    "proposition": pb.STRATEGY_PROPOSITION,
+}
+
+
+def to_json(config: pb.ChunkingConfig) -> Mapping[str, Any]:
+    """Protobuf JSON with the proto's field names; equal settings give equal JSON. Raises InvalidField."""
+    _check(config)
+    canonical = pb.ChunkingConfig()
+    canonical.CopyFrom(config)
+    # What the contract calls the default is left out, said or not.
+    if canonical.strategy == pb.STRATEGY_AUTO:
+        canonical.strategy = pb.STRATEGY_UNSPECIFIED
+    if canonical.unit == pb.SIZE_UNIT_CHARACTERS:
+        canonical.unit = pb.SIZE_UNIT_UNSPECIFIED
+    return MessageToDict(canonical, preserving_proto_field_name=True)
+
+
+def from_json(chunking: Mapping[str, Any]) -> pb.ChunkingConfig:
+    """The message that `to_json` wrote, with the defaults it left out said. Fields of a later version are dropped."""
+    config = ParseDict(dict(chunking), pb.ChunkingConfig(), ignore_unknown_fields=True)
+    config.strategy = config.strategy or pb.STRATEGY_AUTO
+    config.unit = config.unit or pb.SIZE_UNIT_CHARACTERS
+    return config
+
+
+def _check(config: pb.ChunkingConfig) -> None:
+    if config.strategy not in pb.Strategy.values():
+        raise InvalidField(f"{_FIELD}.strategy", "is none of the contract's")
+    if config.unit not in pb.SizeUnit.values():
+        raise InvalidField(f"{_FIELD}.unit", "is none of the contract's")
+    if config.HasField("size") and not _MIN_SIZE <= config.size <= _MAX_SIZE:
+        raise InvalidField(f"{_FIELD}.size", f"must be {_MIN_SIZE} to {_MAX_SIZE}")
+    # What is left out takes a default that the chunker knows; only what is said can be compared here.
+    size = config.size if config.HasField("size") else _MAX_SIZE
+    if config.HasField("overlap") and config.overlap >= size:
+        raise InvalidField(f"{_FIELD}.overlap", "must be less than the size")
+    if config.HasField("minimum") and config.minimum > size:
+        raise InvalidField(f"{_FIELD}.minimum", "must be at most the size")
+    options = config.WhichOneof("options")
+    if options is not None:
+        if config.strategy != _OPTIONS_OF[options]:
+            raise InvalidField(f"{_FIELD}.{options}", "are options of another strategy than the chosen one")
+        _check_options(config)
+
+
+def _check_options(config: pb.ChunkingConfig) -> None:
+    semantic, document, similarity = config.semantic, config.document, config.similarity
+    if semantic.HasField("paragraph_blank_lines") and not 1 <= semantic.paragraph_blank_lines <= 10:
+        raise InvalidField(f"{_FIELD}.semantic.paragraph_blank_lines", "must be 1 to 10")
+    if document.HasField("max_heading_level") and not 1 <= document.max_heading_level <= 6:
+        raise InvalidField(f"{_FIELD}.document.max_heading_level", "must be 1 to 6")
+    if similarity.HasField("threshold") and not -1 <= similarity.threshold <= 1:
+        raise InvalidField(f"{_FIELD}.similarity.threshold", "must be -1 to 1")
+    if similarity.HasField("buffer") and similarity.buffer > 5:
+        raise InvalidField(f"{_FIELD}.similarity.buffer", "must be 0 to 5")

@@ -1,0 +1,80 @@
+"""A document on its way in, and what became of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from kbmesh_rpc.errors import DocumentEmpty, DocumentTooLarge, InvalidField, KbmeshError
+
+from kbmesh_retriever.mesh.port import Warned
+
+MAX_EXTERNAL_ID_CHARACTERS = 1024
+MAX_METADATA_ENTRIES = 64
+_MAX_TEXT_CHARACTERS = 4096
+_MAX_NAME_CHARACTERS = 255
+
+
+@dataclass(frozen=True, kw_only=True)
+class IncomingDocument:
+    """What the caller sent. Empty where the caller said nothing."""
+
+    external_id: str
+    content: str | bytes | None = field(repr=False)
+    media_type: str = ""
+    filename: str = ""
+    source_type: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict, repr=False)
+    title: str = ""
+    uri: str = ""
+    author: str = ""
+    created_at: datetime | None = None
+    refused: KbmeshError | None = None
+    """What could not even be read of the message. It fails this document alone."""
+
+    def checked_content(self, *, max_bytes: int) -> str | bytes:
+        """The content, once the document is known to be acceptable. Raises InvalidField, DocumentEmpty or
+        DocumentTooLarge."""
+        if self.refused is not None:
+            raise self.refused
+        if not 1 <= len(self.external_id) <= MAX_EXTERNAL_ID_CHARACTERS:
+            raise InvalidField("document.external_id", f"must have 1 to {MAX_EXTERNAL_ID_CHARACTERS} characters")
+        if len(self.metadata) > MAX_METADATA_ENTRIES:
+            raise InvalidField("document.document.metadata", f"has more than {MAX_METADATA_ENTRIES} entries")
+        texts = {"title": self.title, "uri": self.uri, "author": self.author}
+        names = {"document.media_type": self.media_type, "document.filename": self.filename}
+        for name, text in (texts | names | {"external_id": self.external_id}).items():
+            limit = _MAX_NAME_CHARACTERS if name == "document.media_type" else _MAX_TEXT_CHARACTERS
+            if len(text) > limit:
+                raise InvalidField(f"document.{name}", f"has more than {limit} characters")
+            if "\0" in text:
+                raise InvalidField(f"document.{name}", "holds a NUL character")
+        if self.content is None:
+            raise InvalidField("document.document", "has neither text nor data")
+        size = len(self.content.encode()) if isinstance(self.content, str) else len(self.content)
+        if size > max_bytes:
+            raise DocumentTooLarge(limit=max_bytes, actual=size)
+        if size == 0:
+            raise DocumentEmpty
+        return self.content
+
+
+Outcome = Literal["new", "changed", "unchanged", "failed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class IngestResult:
+    """What became of a document. A failed one is as it was before."""
+
+    external_id: str
+    document_id: str = ""
+    """Empty where it failed and was never there."""
+    outcome: Outcome
+    error: KbmeshError | None = None
+    chunks: int = 0
+    """Chunks that can be found now."""
+    embedded: int = 0
+    tokens: int = 0
+    truncated: int = 0
+    """Chunks whose end the model could not read."""
+    warnings: tuple[Warned, ...] = ()

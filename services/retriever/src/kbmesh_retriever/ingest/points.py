@@ -1,0 +1,70 @@
+"""Chunks and their vectors as points of the vector store."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbmesh_retriever.catalog.port import KnowledgeBase, Reservation
+from kbmesh_retriever.ingest.document import IncomingDocument
+from kbmesh_retriever.ingest.fingerprint import chunk_id
+from kbmesh_retriever.keywords.analyser import encode_document
+from kbmesh_retriever.mesh.port import Chunk, Chunked
+from kbmesh_retriever.stores.port import Point, SparseVector
+
+
+def keyword_vectors(chunks: Sequence[Chunk]) -> list[SparseVector]:
+    """BM25 vectors of context and text: the words of the source can be found, whatever was embedded instead."""
+    return [encode_document(f"{chunk.context}\n\n{chunk.text}" if chunk.context else chunk.text) for chunk in chunks]
+
+
+def build_points(
+    knowledge_base: KnowledgeBase,
+    reservation: Reservation,
+    document: IncomingDocument,
+    chunked: Chunked,
+    dense: NDArray[np.float32],
+    sparse: Sequence[SparseVector],
+) -> list[Point]:
+    """One point for each chunk. `dense` is (chunks, dimension)."""
+    points = []
+    for row, (chunk, keywords) in enumerate(zip(chunked.chunks, sparse, strict=True)):
+        payload: dict[str, Any] = {
+            "tenant": knowledge_base.tenant,
+            "knowledge_base_id": str(knowledge_base.id),
+            "document_id": str(reservation.document_id),
+            "external_id": document.external_id,
+            "generation": reservation.generation,
+            "index": chunk.index,
+            "text": chunk.text,
+            "context": chunk.context,
+            "start": chunk.start,
+            "end": chunk.end,
+            "start_byte": chunk.start_byte,
+            "end_byte": chunk.end_byte,
+            "chunk_type": chunk.type,
+            "heading_path": list(chunk.heading_path),
+            "pages": list(chunk.pages),
+            "source_type": chunked.source_type or document.source_type,
+            "media_type": chunked.media_type or document.media_type,
+            "strategy": chunked.strategy,
+            "token_count": chunk.token_count,
+            # What the caller says wins over what was found in the document; a chunk's own is the nearest.
+            "metadata": {**chunked.metadata, **document.metadata, **chunk.metadata},
+        }
+        points.append(
+            Point(
+                id=chunk_id(
+                    tenant=knowledge_base.tenant,
+                    knowledge_base_id=knowledge_base.id,
+                    document_id=reservation.document_id,
+                    generation=reservation.generation,
+                    index=chunk.index,
+                ),
+                dense=dense[row],
+                sparse=keywords,
+                payload=payload,
+            )
+        )
+    return points

@@ -1,0 +1,77 @@
+"""Deletes from the vector store what no reader can need any more."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from uuid import UUID
+
+from kbmesh_rpc.errors import KbmeshError
+from kbmesh_rpc.logs import get_logger
+
+from kbmesh_retriever.catalog.port import Catalog, Superseded
+from kbmesh_retriever.stores.port import Scope, VectorStore
+
+logger = get_logger(__name__)
+
+_BATCH = 500
+
+
+class Sweeper:
+    """Everything due is in the catalog, so that it is deleted in the end even where the vector store was down for a
+    while or a process was killed. Several may run at once: deleting twice does no harm."""
+
+    def __init__(
+        self, catalog: Catalog, store: VectorStore, *, grace_seconds: float, interval_seconds: float = 10
+    ) -> None:
+        """`grace_seconds` is not below the longest deadline of any search: who began before a version was replaced may
+        read it until then."""
+        self._catalog = catalog
+        self._store = store
+        self._grace_seconds = grace_seconds
+        self._interval_seconds = interval_seconds
+
+    async def run(self) -> None:
+        """Sweeps until it is cancelled."""
+        while True:
+            try:
+                await self.sweep()
+            except KbmeshError as error:
+                logger.warning("could not sweep; will try again", reason=error.reason, error=error.message)
+            except Exception:
+                logger.exception("unknown exception while sweeping; will try again")
+            await asyncio.sleep(self._interval_seconds)
+
+    async def sweep(self) -> int:
+        """Deletes all that is due, and tells how many generations and knowledge bases that was. Raises the first error
+        of catalog or store; what is not deleted yet stays due."""
+        swept = 0
+        while due := await self._catalog.due_for_deletion(older_than_seconds=self._grace_seconds, limit=_BATCH):
+            await self._delete_generations(due)
+            swept += len(due)
+        while deleted := await self._catalog.deleted_knowledge_bases(
+            older_than_seconds=self._grace_seconds, limit=_BATCH
+        ):
+            for knowledge_base in deleted:
+                await self._store.delete_knowledge_base(
+                    knowledge_base.collection,
+                    Scope(tenant=knowledge_base.tenant, knowledge_base_id=knowledge_base.id),
+                    drop_collection=knowledge_base.placement == "dedicated",
+                )
+                await self._catalog.forget_knowledge_base(knowledge_base)
+                swept += 1
+        return swept
+
+    async def _delete_generations(self, due: Sequence[Superseded]) -> None:
+        by_document: dict[UUID, list[Superseded]] = defaultdict(list)
+        for superseded in due:
+            by_document[superseded.document_id].append(superseded)
+        for document_id, superseded_ones in by_document.items():
+            knowledge_base = superseded_ones[0].knowledge_base
+            await self._store.delete_generations(
+                knowledge_base.collection,
+                Scope(tenant=knowledge_base.tenant, knowledge_base_id=knowledge_base.id),
+                document_id,
+                [superseded.generation for superseded in superseded_ones],
+            )
+            for superseded in superseded_ones:
+                await self._catalog.forget(superseded)

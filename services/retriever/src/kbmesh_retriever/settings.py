@@ -1,0 +1,65 @@
+"""What the retriever can be told."""
+
+from pathlib import Path
+
+from kbmesh_rpc.settings import MEBIBYTE, ServerSettings
+from pydantic import Field, SecretStr
+
+
+class RetrieverSettings(ServerSettings):
+    """Settings of the retriever: knowledge bases, ingestion and retrieval."""
+
+    port: int = Field(default=7400, ge=0, le=65535)
+    """Port of the gRPC server. 0 takes a free one."""
+
+    home: Path = Path("~/.kbmesh")
+    """Folder of this machine's kbmesh. Used for the catalog where catalog_url is unset."""
+    catalog_url: SecretStr = SecretStr("")
+    """Database of the catalog: sqlite:///PATH or postgresql://USER:PASSWORD@HOST/NAME. Unset: SQLite in
+    HOME/data/catalog.db."""
+    qdrant_url: str = "http://127.0.0.1:7404"
+    """Qdrant's gRPC port, or kbmesh-edge: http://HOST:PORT or https://HOST:PORT."""
+    qdrant_api_key: SecretStr = SecretStr("")
+    """Qdrant's API key. Unset sends none."""
+    qdrant_timeout_seconds: float = Field(default=30.0, gt=0)
+    """How long one call to Qdrant may take."""
+
+    chunker_address: str = "127.0.0.1:7401"
+    """Address of the chunker, in gRPC's name syntax: HOST:PORT, or dns:///HOST:PORT for every replica behind a name."""
+    embedder_address: str = "127.0.0.1:7402"
+    """Address of the embedder."""
+    reranker_address: str = "127.0.0.1:7403"
+    """Address of the reranker. Empty: there is none."""
+    chunk_timeout_seconds: float = Field(default=120.0, gt=0)
+    """How long cutting one document may take."""
+    embed_timeout_seconds: float = Field(default=120.0, gt=0)
+    """How long one call to the embedder may take."""
+    rerank_timeout_seconds: float = Field(default=30.0, gt=0)
+    """How long one call to the reranker may take."""
+
+    max_document_bytes: int = Field(default=16 * MEBIBYTE, ge=1)
+    """Largest document that is taken in, in bytes."""
+    ingest_concurrency: int = Field(default=4, ge=1, le=32)
+    """Documents of one stream worked on at once, where the caller names no number."""
+
+    superseded_grace_seconds: float = Field(default=60.0, ge=0)
+    """How long the chunks of a replaced or deleted version stay, for searches that began before. Not below the longest
+    deadline of a search."""
+    reservation_timeout_seconds: float = Field(default=3600.0, gt=0)
+    """After which a version that was begun and never published is given up. Not below the longest time that writing
+    one document takes."""
+    sweep_interval_seconds: float = Field(default=10.0, gt=0)
+    """Pause between two rounds of deleting what is due."""
+
+    llm_url: str = ""
+    """OpenAI-compatible URL of the language model that rephrases queries, such as https://HOST/v1. Unset: ADVANCED is
+    answered without rephrasings, and says so."""
+    llm_api_key: SecretStr = SecretStr("")
+    """Its API key. Unset sends none."""
+    llm_model: str = ""
+    """Its name."""
+
+    @property
+    def catalog_database(self) -> str:
+        """`catalog_url`, or the default's."""
+        return self.catalog_url.get_secret_value() or f"sqlite:///{self.home.expanduser() / 'data' / 'catalog.db'}"
