@@ -1,0 +1,1 @@
+"""Saying where a fragment comes from: source, display fields, preview and the context block."""

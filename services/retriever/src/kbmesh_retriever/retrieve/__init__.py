@@ -1,0 +1,1 @@
+"""Finding the fragments that answer a query: plan, search, fuse, deduplicate, rerank."""

@@ -1,0 +1,106 @@
+"""Fragments that say the same are shown once, with every place that says it.
+
+Two texts say the same where the Jaccard similarity of their word sets is at least 0.9. Pairs are found by a prefix
+filter (Chaudhuri, Ganti and Kaushik, ICDE 2006): sets so alike share one of their few rarest words, so that only those
+that do are compared.
+"""
+
+import math
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from uuid import UUID
+
+import regex
+
+from kbmesh_retriever.retrieve.fragment import Candidate, Fragment
+
+JACCARD_THRESHOLD = 0.9
+
+_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+_RUN = regex.compile(rf"[{_UNSPACED}\p{{M}}ー]+|[\p{{L}}\p{{M}}\p{{N}}--[{_UNSPACED}]]+", regex.VERSION1)
+_STARTS_UNSPACED = regex.compile(f"[{_UNSPACED}]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deduplicated:
+    """The survivors in their order, and for each dropped chunk the one that stands for it."""
+
+    survivors: tuple[Candidate, ...]
+    dropped: dict[UUID, UUID]
+
+
+def deduplicate(candidates: Sequence[Candidate]) -> Deduplicated:
+    """The first of those alike survives and keeps the others as duplicates, so long as they stand in another place."""
+    words = [word_set(candidate.fragment.text) for candidate in candidates]
+    frequency = Counter(word for one in words for word in one)
+    survivors: list[int] = []
+    duplicates: dict[int, list[Candidate]] = defaultdict(list)
+    dropped: dict[UUID, UUID] = {}
+    by_rare_word: dict[str, list[int]] = defaultdict(list)
+    for index, candidate in enumerate(candidates):
+        prefix = _rarest(words[index], frequency)
+        nearby = sorted({other for word in prefix for other in by_rare_word[word]})
+        original = next(
+            (other for other in nearby if similarity(words[index], words[other]) >= JACCARD_THRESHOLD), None
+        )
+        if original is None:
+            survivors.append(index)
+            for word in prefix:
+                by_rare_word[word].append(index)
+        else:
+            duplicates[original].append(candidate)
+            dropped[candidate.chunk_id] = candidates[original].chunk_id
+    return Deduplicated(
+        survivors=tuple(
+            replace(candidates[index], duplicates=_elsewhere(candidates[index], duplicates[index]))
+            for index in survivors
+        ),
+        dropped=dropped,
+    )
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text, case and form folded; of scripts without spaces the pairs of characters; of a text without
+    any word the text itself."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    words: set[str] = set()
+    for run in _RUN.findall(folded):
+        if _STARTS_UNSPACED.match(run) and len(run) > 1:
+            words.update(first + second for first, second in pairwise(run))
+        else:
+            words.add(run)
+    return frozenset(words or {folded.strip()})
+
+
+def similarity(one: frozenset[str], other: frozenset[str]) -> float:
+    """Jaccard similarity, 0 to 1."""
+    smaller, larger = sorted((len(one), len(other)))
+    if smaller < JACCARD_THRESHOLD * larger:
+        return 0.0  # not alike enough whatever they share
+    shared = len(one & other)
+    return shared / (len(one) + len(other) - shared)
+
+
+def _rarest(words: frozenset[str], frequency: Counter[str]) -> list[str]:
+    """So many of the rarest words that a set alike enough must share one of them."""
+    count = len(words) - math.ceil(JACCARD_THRESHOLD * len(words)) + 1
+    return sorted(words, key=lambda word: (frequency[word], word))[:count]
+
+
+def _elsewhere(survivor: Candidate, alike: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """One duplicate for each place, without the survivor's own."""
+    places = {_place(survivor.fragment)}
+    kept: list[Candidate] = []
+    for candidate in alike:
+        place = _place(candidate.fragment)
+        if place not in places:
+            places.add(place)
+            kept.append(candidate)
+    return tuple(kept)
+
+
+def _place(fragment: Fragment) -> tuple[UUID, UUID, int, int]:
+    return fragment.knowledge_base_id, fragment.document_id, fragment.span.start, fragment.span.end

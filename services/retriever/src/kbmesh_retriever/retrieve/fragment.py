@@ -1,0 +1,136 @@
+"""A chunk that was found, and what each stage says of it."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+from uuid import UUID
+
+from kbmesh_rpc.errors import DependencyInvalidResponse
+
+from kbmesh_retriever.stores.port import Hit, Scope
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """Where a fragment stands in its document: code points, and bytes of UTF-8."""
+
+    start: int
+    end: int
+    start_byte: int
+    end_byte: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fragment:
+    """A chunk as the store gave it."""
+
+    chunk_id: UUID
+    knowledge_base_id: UUID
+    document_id: UUID
+    generation: int
+    text: str = field(repr=False)
+    context: str = field(repr=False)
+    span: Span
+    chunk_type: str
+    heading_path: tuple[str, ...]
+    pages: tuple[int, ...]
+    metadata: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def from_hit(cls, hit: Hit, scope: Scope) -> Self:
+        """Raises DependencyInvalidResponse where the hit has no usable id, score or payload, or is another tenant's
+        or knowledge base's: the store's filter is the wall, and this is the guard on it."""
+        payload = hit.payload
+        if not isinstance(hit.id, UUID):
+            raise DependencyInvalidResponse("qdrant", "a point has an id that is no UUID")
+        if not math.isfinite(hit.score):
+            raise DependencyInvalidResponse("qdrant", f"point {hit.id} has a score that is no number")
+        if payload.get("tenant") != scope.tenant or payload.get("knowledge_base_id") != str(scope.knowledge_base_id):
+            raise DependencyInvalidResponse("qdrant", f"point {hit.id} is not of the knowledge base that was searched")
+        try:
+            return cls(
+                chunk_id=hit.id,
+                knowledge_base_id=scope.knowledge_base_id,
+                document_id=UUID(payload["document_id"]),
+                generation=int(payload["generation"]),
+                text=str(payload["text"]),
+                context=str(payload.get("context") or ""),
+                span=Span(**{name: int(payload[name]) for name in ("start", "end", "start_byte", "end_byte")}),
+                chunk_type=str(payload.get("chunk_type") or ""),
+                heading_path=tuple(map(str, payload.get("heading_path") or ())),
+                pages=tuple(map(int, payload.get("pages") or ())),
+                metadata=_texts(payload.get("metadata") or {}),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise DependencyInvalidResponse("qdrant", f"point {hit.id} has a payload that cannot be read") from error
+
+    @property
+    def version(self) -> tuple[UUID, int]:
+        """The document and which version of it."""
+        return self.document_id, self.generation
+
+    @property
+    def passage(self) -> str:
+        """What a reranker reads: the text after what it needs to be understood."""
+        return f"{self.context}\n\n{self.text}" if self.context else self.text
+
+
+def _texts(metadata: Mapping[str, Any]) -> dict[str, str]:
+    return {str(name): str(value) for name, value in metadata.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """Each of its own meaning. None where the stage did not see the candidate."""
+
+    vector: float | None = None
+    keyword: float | None = None
+    fused: float | None = None
+    rerank_logit: float | None = None
+    rerank_probability: float | None = None
+    max_sim: float | None = None
+    final: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranks:
+    """Places in each list, from 1. None where the list does not have it."""
+
+    vector: int | None = None
+    keyword: int | None = None
+    fused: int | None = None
+    rerank: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A fragment on its way through the stages."""
+
+    fragment: Fragment
+    target: int
+    """Place in the request of the knowledge base it comes from, from 0."""
+    scores: Scores
+    ranks: Ranks
+    duplicates: tuple["Candidate", ...] = ()
+    """Those that say the same and were dropped for it."""
+
+    @property
+    def chunk_id(self) -> UUID:
+        return self.fragment.chunk_id
+
+    @property
+    def fused(self) -> float:
+        """The fused score; 0 before fusion."""
+        return self.scores.fused or 0.0
+
+    @property
+    def final(self) -> float:
+        """What candidates are ordered by; 0 before it is known."""
+        return self.scores.final or 0.0
+
+    def with_scores(self, **scores: float | None) -> "Candidate":
+        return replace(self, scores=replace(self.scores, **scores))
+
+    def with_ranks(self, **ranks: int | None) -> "Candidate":
+        return replace(self, ranks=replace(self.ranks, **ranks))

@@ -1,0 +1,203 @@
+"""What a caller asks, checked."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kbmesh_rpc.errors import EmptyText, FeatureUnsupported, FieldViolation, InvalidField, RequestTooLarge
+
+from kbmesh_retriever.retrieve.stage import ScoreStage, Strategy
+from kbmesh_retriever.stores.port import Condition, PointFilter
+
+_FIELDS = frozenset({"source_type", "document_id", "external_id", "media_type", "strategy"})
+_METADATA_FIELD = re.compile(r'metadata\.[^"\\]{1,128}')
+_MOST_CONDITIONS = 20
+_MOST_VALUES = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrievalLimits:
+    """What a request may ask, and how long each stage may take."""
+
+    max_query_characters: int = 10_000
+    max_knowledge_bases: int = 64
+    default_top_k: int = 5
+    max_top_k: int = 100
+    default_rerank_top_n: int = 20
+    max_rerank_top_n: int = 200
+    default_context_tokens: int = 2000
+    max_context_tokens: int = 100_000
+    search_concurrency: int = 32
+    """Searches of one request that run at once."""
+    default_deadline_seconds: float = 10.0
+    """Of a call that came without one."""
+    reserve_seconds: float = 0.05
+    """Kept of the caller's deadline for writing the answer."""
+    search_timeout_seconds: float = 5.0
+    """A knowledge base that takes longer is answered without."""
+    min_rerank_seconds: float = 0.1
+    """With less time left, reranking is skipped."""
+    rephrase_timeout_seconds: float = 4.0
+    """Of the language model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selector:
+    """A knowledge base to search, and how."""
+
+    knowledge_base: str
+    """Name or id."""
+    max_results: int | None = None
+    min_score: float | None = None
+    min_score_stage: ScoreStage = ScoreStage.VECTOR
+    weight: float | None = None
+    filter: PointFilter | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrievalRequest:
+    """A question. None takes the default."""
+
+    query: str = field(repr=False)
+    selectors: tuple[Selector, ...]
+    strategy: Strategy = Strategy.HYBRID_RERANK
+    top_k: int | None = None
+    rerank_top_n: int | None = None
+    context_budget_tokens: int | None = None
+    filter: PointFilter | None = None
+    explain: bool = False
+    profile: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A checked request: no defaults are left open."""
+
+    query: str = field(repr=False)
+    selectors: tuple[Selector, ...]
+    strategy: Strategy
+    top_k: int
+    rerank_top_n: int
+    context_budget_tokens: int
+    explain: bool
+
+
+def check(request: RetrievalRequest, limits: RetrievalLimits) -> Question:
+    """The question that a request asks. Raises FeatureUnsupported, EmptyText, RequestTooLarge or InvalidField (which
+    names every wrong field)."""
+    if request.profile:
+        raise FeatureUnsupported("profile")
+    if not request.query.strip():
+        raise EmptyText("query")
+    if len(request.query) > limits.max_query_characters:
+        raise InvalidField(
+            "query", f"{len(request.query)} characters are over the limit of {limits.max_query_characters}"
+        )
+    if len(request.selectors) > limits.max_knowledge_bases:
+        raise RequestTooLarge(field="knowledge_bases", limit=limits.max_knowledge_bases, actual=len(request.selectors))
+    top_k = limits.default_top_k if request.top_k is None else request.top_k
+    top_n = limits.default_rerank_top_n if request.rerank_top_n is None else request.rerank_top_n
+    budget = limits.default_context_tokens if request.context_budget_tokens is None else request.context_budget_tokens
+    violations = [
+        *_within("top_k", top_k, 1, limits.max_top_k),
+        *_within("rerank_top_n", top_n, 1, limits.max_rerank_top_n),
+        *_within("context_budget_tokens", budget, 0, limits.max_context_tokens),
+        *_wrong_selectors(request.selectors),
+        *_wrong_filter("filter", request.filter),
+    ]
+    selectors = []
+    for index, selector in enumerate(request.selectors):
+        name = f"knowledge_bases[{index}].filter"
+        own = _wrong_filter(name, selector.filter)
+        violations += own
+        if not own and selector.filter and request.filter and selector.filter.any and request.filter.any:
+            violations.append(_violation(f"{name}.any", "cannot be combined with `any` of the request's own filter"))
+        selectors.append(_with_filter(selector, request.filter))
+    if violations:
+        raise InvalidField.of(violations)
+    return Question(
+        query=request.query,
+        selectors=tuple(selectors),
+        strategy=request.strategy,
+        top_k=top_k,
+        rerank_top_n=top_n,
+        context_budget_tokens=budget,
+        explain=request.explain,
+    )
+
+
+def _violation(name: str, description: str) -> FieldViolation:
+    return FieldViolation(field=name, description=description)
+
+
+def _within(name: str, value: int, least: int, most: int) -> list[FieldViolation]:
+    return [] if least <= value <= most else [_violation(name, f"{value} is not between {least} and {most}")]
+
+
+def _wrong_selectors(selectors: Sequence[Selector]) -> list[FieldViolation]:
+    if not selectors:
+        return [_violation("knowledge_bases", "name at least one knowledge base")]
+    wrong: list[FieldViolation] = []
+    seen: set[str] = set()
+    for index, selector in enumerate(selectors):
+        name = f"knowledge_bases[{index}]"
+        if not selector.knowledge_base.strip():
+            wrong.append(_violation(f"{name}.knowledge_base", "is empty"))
+        elif selector.knowledge_base in seen:
+            wrong.append(_violation(f"{name}.knowledge_base", "is named twice"))
+        seen.add(selector.knowledge_base)
+        if selector.max_results == 0:
+            wrong.append(_violation(f"{name}.max_results", "must be at least 1"))
+        if selector.min_score is not None and not math.isfinite(selector.min_score):
+            wrong.append(_violation(f"{name}.min_score", "is not a finite number"))
+        if selector.weight is not None and not 0 < selector.weight <= 100:
+            wrong.append(_violation(f"{name}.weight", f"{selector.weight} is not above 0 and up to 100"))
+    return wrong
+
+
+def _wrong_filter(name: str, wanted: PointFilter | None) -> list[FieldViolation]:
+    if wanted is None:
+        return []
+    wrong: list[FieldViolation] = []
+    for part, conditions in (("all", wanted.all), ("any", wanted.any), ("none", wanted.none)):
+        if len(conditions) > _MOST_CONDITIONS:
+            wrong.append(_violation(f"{name}.{part}", f"{len(conditions)} conditions, the limit is {_MOST_CONDITIONS}"))
+            continue
+        for index, condition in enumerate(conditions):
+            wrong += _wrong_condition(f"{name}.{part}[{index}]", condition)
+    return wrong
+
+
+def _wrong_condition(name: str, condition: Condition) -> list[FieldViolation]:
+    wrong: list[FieldViolation] = []
+    if condition.field not in _FIELDS and not _METADATA_FIELD.fullmatch(condition.field):
+        known = ", ".join(sorted(_FIELDS))
+        wrong.append(_violation(f"{name}.field", f"is none of {known} and no metadata.NAME"))
+    bounds = [bound for bound in (condition.gte, condition.lte) if bound is not None]
+    if not condition.any_of and not bounds:
+        wrong.append(_violation(name, "has no test: give `any_of` with values, or `range` with a bound"))
+    if bounds and condition.field in _FIELDS:
+        wrong.append(_violation(f"{name}.range", f"{condition.field} is a text and has no range"))
+    if len(condition.any_of) > _MOST_VALUES:
+        wrong.append(_violation(f"{name}.any_of", f"{len(condition.any_of)} values, the limit is {_MOST_VALUES}"))
+    if not all(map(math.isfinite, bounds)):
+        wrong.append(_violation(f"{name}.range", "a bound is not a finite number"))
+    elif len(bounds) == 2 and bounds[0] > bounds[1]:
+        wrong.append(_violation(f"{name}.range", "gte is above lte"))
+    return wrong
+
+
+def _with_filter(selector: Selector, of_request: PointFilter | None) -> Selector:
+    if of_request is None or of_request == PointFilter():
+        return selector
+    own = selector.filter or PointFilter()
+    both = PointFilter(all=of_request.all + own.all, any=of_request.any + own.any, none=of_request.none + own.none)
+    return Selector(
+        knowledge_base=selector.knowledge_base,
+        max_results=selector.max_results,
+        min_score=selector.min_score,
+        min_score_stage=selector.min_score_stage,
+        weight=selector.weight,
+        filter=both,
+    )

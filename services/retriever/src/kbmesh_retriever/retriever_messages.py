@@ -1,0 +1,220 @@
+"""Between the retriever's Protobuf messages and its domain."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TypeVar
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from kbmesh.chunker.v1 import chunker_pb2
+from kbmesh.errors.v1 import errors_pb2
+from kbmesh.retriever.v1 import retriever_pb2 as pb
+from kbmesh_rpc.errors import FieldViolation, InvalidField
+from kbmesh_rpc.status import to_item_error
+
+from kbmesh_retriever.attribution.context_block import ContextBlock
+from kbmesh_retriever.catalog.port import Document
+from kbmesh_retriever.enum_names import source_type_of
+from kbmesh_retriever.retrieve.answer import Answer, KnowledgeBaseReport, Place, Result, StageTrace
+from kbmesh_retriever.retrieve.fragment import Fragment
+from kbmesh_retriever.retrieve.request import RetrievalRequest, Selector
+from kbmesh_retriever.retrieve.stage import Degradation, RerankMethod, ScoreStage, Strategy
+from kbmesh_retriever.stores.port import Condition, PointFilter
+
+V = TypeVar("V")
+
+_STRATEGIES: dict[int, Strategy] = {
+    pb.RETRIEVAL_STRATEGY_UNSPECIFIED: Strategy.HYBRID_RERANK,
+    **{pb.RetrievalStrategy.Value(f"RETRIEVAL_STRATEGY_{one.name}"): one for one in Strategy},
+}
+_SCORE_STAGES: dict[int, ScoreStage] = {
+    pb.SCORE_STAGE_UNSPECIFIED: ScoreStage.VECTOR,
+    **{pb.ScoreStage.Value(f"SCORE_STAGE_{one.name}"): one for one in ScoreStage},
+}
+
+
+def read_request(message: pb.RetrieveRequest) -> RetrievalRequest:
+    """Raises InvalidField for enum values that this server does not know."""
+    return RetrievalRequest(
+        query=message.query,
+        selectors=tuple(_selector(index, one) for index, one in enumerate(message.knowledge_bases)),
+        strategy=_known("strategy", _STRATEGIES, message.strategy),
+        top_k=message.top_k if message.HasField("top_k") else None,
+        rerank_top_n=message.rerank_top_n if message.HasField("rerank_top_n") else None,
+        context_budget_tokens=message.context_budget_tokens if message.HasField("context_budget_tokens") else None,
+        filter=_filter(message.filter) if message.HasField("filter") else None,
+        explain=message.explain,
+        profile=message.profile,
+    )
+
+
+def write_answer(answer: Answer, *, request_id: str) -> pb.RetrieveResponse:
+    """The message of an answer."""
+    message = pb.RetrieveResponse(
+        results=[_result(result) for result in answer.results],
+        knowledge_bases=[_report(report) for report in answer.reports],
+        degraded=[_degradation(one) for one in answer.degradations],
+        timings=answer.timings,
+        rerank_method=pb.RERANK_METHOD_UNSPECIFIED
+        if answer.rerank_method is RerankMethod.NONE
+        else pb.RerankMethod.Value(f"RERANK_METHOD_{answer.rerank_method.name}"),
+        strategy=pb.RetrievalStrategy.Value(f"RETRIEVAL_STRATEGY_{answer.strategy.name}"),
+        queries=answer.queries,
+        explanation=[_trace(trace) for trace in answer.explanation],
+        request_id=request_id,
+    )
+    if answer.context is not None:
+        message.context.CopyFrom(_context(answer.context))
+    return message
+
+
+def _known(field: str, values: Mapping[int, V], value: int) -> V:
+    if value not in values:
+        raise InvalidField.of([FieldViolation(field=field, description=f"{value} is not known to this server")])
+    return values[value]
+
+
+def _selector(index: int, message: pb.KnowledgeBaseSelector) -> Selector:
+    return Selector(
+        knowledge_base=message.knowledge_base,
+        max_results=message.max_results if message.HasField("max_results") else None,
+        min_score=message.min_score if message.HasField("min_score") else None,
+        min_score_stage=_known(f"knowledge_bases[{index}].min_score_stage", _SCORE_STAGES, message.min_score_stage),
+        weight=message.weight if message.HasField("weight") else None,
+        filter=_filter(message.filter) if message.HasField("filter") else None,
+    )
+
+
+def _filter(message: pb.Filter) -> PointFilter:
+    return PointFilter(
+        all=tuple(map(_condition, message.all)),
+        any=tuple(map(_condition, message.any)),
+        none=tuple(map(_condition, message.none)),
+    )
+
+
+def _condition(message: pb.Condition) -> Condition:
+    values = tuple(message.any_of.values)
+    if message.field == "source_type":
+        values = tuple(value.lower().removeprefix("source_type_") for value in values)
+    return Condition(
+        field=message.field,
+        any_of=values,
+        gte=message.range.gte if message.range.HasField("gte") else None,
+        lte=message.range.lte if message.range.HasField("lte") else None,
+    )
+
+
+def _result(result: Result) -> pb.RetrieveResult:
+    candidate = result.place.candidate
+    fragment, scores, ranks = candidate.fragment, candidate.scores, candidate.ranks
+    return pb.RetrieveResult(
+        rank=result.rank,
+        score=candidate.final,
+        scores=pb.Scores(
+            vector=scores.vector,
+            keyword=scores.keyword,
+            fused=scores.fused,
+            rerank_logit=scores.rerank_logit,
+            rerank_probability=scores.rerank_probability,
+            max_sim=scores.max_sim,
+            final=scores.final,
+        ),
+        ranks=pb.Ranks(vector=ranks.vector, keyword=ranks.keyword, fused=ranks.fused, rerank=ranks.rerank),
+        text=fragment.text,
+        context=fragment.context,
+        citation=result.citation,
+        document=_source(result.place.document),
+        knowledge_base=result.place.knowledge_base.name,
+        knowledge_base_id=str(fragment.knowledge_base_id),
+        span=_span(fragment),
+        chunk_id=str(fragment.chunk_id),
+        chunk_type=fragment.chunk_type,
+        heading_path=fragment.heading_path,
+        pages=fragment.pages,
+        metadata=fragment.metadata,
+        preview=result.preview,
+        display=[pb.DisplayField(label=field.label, value=field.value) for field in result.display],
+        duplicates=[_further_citation(place) for place in result.duplicates],
+    )
+
+
+def _further_citation(place: Place) -> pb.FurtherCitation:
+    return pb.FurtherCitation(
+        document=_source(place.document),
+        knowledge_base=place.knowledge_base.name,
+        span=_span(place.candidate.fragment),
+        chunk_id=str(place.candidate.chunk_id),
+    )
+
+
+def _span(fragment: Fragment) -> chunker_pb2.Span:
+    span = fragment.span
+    return chunker_pb2.Span(start=span.start, end=span.end, start_byte=span.start_byte, end_byte=span.end_byte)
+
+
+def _source(document: Document) -> pb.DocumentSource:
+    return pb.DocumentSource(
+        id=str(document.id),
+        external_id=document.external_id,
+        title=document.title,
+        source_type=source_type_of(document.source_type),
+        uri=document.uri,
+        media_type=document.media_type,
+        author=document.author,
+        created_at=_timestamp(document.created_at) if document.created_at else None,
+        ingested_at=_timestamp(document.ingested_at),
+    )
+
+
+def _timestamp(moment: datetime) -> Timestamp:
+    stamp = Timestamp()
+    stamp.FromDatetime(moment)
+    return stamp
+
+
+def _report(report: KnowledgeBaseReport) -> pb.KnowledgeBaseReport:
+    return pb.KnowledgeBaseReport(
+        knowledge_base=report.knowledge_base,
+        id=str(report.id) if report.id else "",
+        status=pb.KnowledgeBaseStatus.Value(f"KNOWLEDGE_BASE_STATUS_{report.status.name}"),
+        hits=report.hits,
+        milliseconds=report.milliseconds,
+        error=to_item_error(report.error) if report.error else None,
+    )
+
+
+def _degradation(degradation: Degradation) -> pb.Degradation:
+    return pb.Degradation(
+        stage=pb.Stage.Value(f"STAGE_{degradation.stage.name}"),
+        reason=errors_pb2.ErrorReason.Value(degradation.reason.value),
+        message=degradation.message,
+    )
+
+
+def _context(block: ContextBlock) -> pb.ContextBlock:
+    return pb.ContextBlock(
+        text=block.text,
+        tokens=block.tokens,
+        estimated=block.estimated,
+        citations=[
+            pb.Citation(number=one.number, chunk_id=str(one.chunk_id), label=one.label) for one in block.citations
+        ],
+    )
+
+
+def _trace(trace: StageTrace) -> pb.StageTrace:
+    return pb.StageTrace(
+        stage=pb.Stage.Value(f"STAGE_{trace.stage.name}"),
+        label=trace.label,
+        milliseconds=trace.milliseconds,
+        candidates=[
+            pb.CandidateTrace(
+                chunk_id=str(one.chunk_id),
+                knowledge_base=one.knowledge_base,
+                rank=one.rank,
+                score=one.score,
+                dropped=one.dropped,
+            )
+            for one in trace.candidates
+        ],
+    )
