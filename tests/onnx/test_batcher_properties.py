@@ -1,6 +1,7 @@
 """What must hold of the batcher for any mix of callers, lengths, deadlines, poison and people who hang up."""
 
 import asyncio
+import itertools
 from dataclasses import dataclass
 
 from hypothesis import given, settings
@@ -126,5 +127,5 @@ def test_a_draw_runs_by_length_with_no_batch_that_its_successor_would_have_fitte
     batches = asyncio.run(story()).batches
     ran = [payload.tokens for batch in batches for payload in batch]
     assert ran == sorted(lengths)
-    for batch, following in zip(batches, batches[1:], strict=False):
+    for batch, following in itertools.pairwise(batches):
         assert (len(batch) + 1) * following[0].tokens > BATCH_TOKENS

@@ -1,0 +1,78 @@
+"""The embedder, put together from its settings."""
+
+import asyncio
+from functools import partial
+
+import grpc
+from kbmesh.embedder.v1.embedder_pb2 import DESCRIPTOR
+from kbmesh.embedder.v1.embedder_pb2_grpc import add_EmbedderServiceServicer_to_server
+from kbmesh_rpc.server import Registration
+
+from kbmesh_embedder.backends.port import EmbeddingBackend
+from kbmesh_embedder.backends.queued import QueueLimits
+from kbmesh_embedder.embedding import CallLimits
+from kbmesh_embedder.metrics import ModelMetrics
+from kbmesh_embedder.models import ModelRegistry
+from kbmesh_embedder.servicer import EmbedderServicer
+from kbmesh_embedder.settings import EmbedderSettings
+
+SERVICE_NAME = DESCRIPTOR.services_by_name["EmbedderService"].full_name
+
+
+class EmbedderApplication:
+    """Loads the models when the server warms up, and closes them when it ends."""
+
+    def __init__(self, models: ModelRegistry, settings: EmbedderSettings) -> None:
+        self._models = models
+        servicer = EmbedderServicer(
+            models,
+            limits=CallLimits(texts=settings.max_texts, text_characters=settings.max_text_characters),
+            stream_concurrency=settings.stream_concurrency,
+        )
+
+        def add(server: grpc.aio.Server) -> None:
+            add_EmbedderServiceServicer_to_server(servicer, server)
+
+        self.registrations = (Registration(name=SERVICE_NAME, add=add),)
+
+    async def warm_up(self) -> None:
+        """Loads every model and runs it. Raises where one cannot be loaded."""
+        await self._models.load()
+
+    async def close(self) -> None:
+        """Closes the models."""
+        await self._models.close()
+
+
+async def make_application(settings: EmbedderSettings) -> EmbedderApplication:
+    """The application that `settings` describe, its models not loaded yet."""
+    return EmbedderApplication(ModelRegistry(settings.model_names, partial(open_backend, settings)), settings)
+
+
+async def open_backend(settings: EmbedderSettings, name: str) -> EmbeddingBackend:
+    """Loads one model. Raises ModelFolderError and DeviceUnavailable."""
+    limits = QueueLimits(
+        queue_tokens=settings.queue_tokens,
+        draw_tokens=settings.draw_tokens,
+        batch_tokens=settings.batch_tokens,
+        bulk_share=settings.bulk_share,
+    )
+    metrics = ModelMetrics(name, batch_tokens=settings.batch_tokens)
+    # Imported here, so that the one does not need what the other does.
+    if settings.backend == "fake":
+        from kbmesh_embedder.backends.fake import FakeBackend
+
+        return FakeBackend(name, limits=limits, observer=metrics)
+
+    from kbmesh_embedder.backends.onnx import OnnxBackend
+
+    return await asyncio.to_thread(
+        OnnxBackend.open,
+        name,
+        settings.models / name,
+        device=settings.device,
+        require_device=settings.require_device,
+        threads=settings.threads,
+        limits=limits,
+        observer=metrics,
+    )

@@ -1,0 +1,198 @@
+"""An exported encoder, run by ONNX Runtime in this process."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from kbmesh_onnx.batcher import Batcher, BatchObserver
+from kbmesh_onnx.errors import DeviceUnavailable, ModelFolderError, TextError
+from kbmesh_onnx.errors import TextTooLong as TextTooLongForModel
+from kbmesh_onnx.folder import ModelCard, load_card
+from kbmesh_onnx.session import ModelSession
+from kbmesh_onnx.tokenizer import ModelTokenizer, TokenizedText
+from kbmesh_rpc.errors import EmptyText, InvalidField, KbmeshError, TextTooLong
+from numpy.typing import NDArray
+
+from kbmesh_embedder.backends.port import (
+    Embeddings,
+    InputType,
+    ModelDescription,
+    Priority,
+    TokenCount,
+    Truncation,
+)
+from kbmesh_embedder.backends.queued import QueueLimits, ReadyText, check_room, embed_ready
+
+TOKENIZER_THREADS = 2
+WARM_UP_TOKENS = (8, 32, 128, 512)
+
+
+class OnnxBackend:
+    """One model folder, loaded. Tokenises in threads of its own and infers in the batcher's."""
+
+    def __init__(
+        self,
+        name: str,
+        card: ModelCard,
+        tokenizer: ModelTokenizer,
+        session: ModelSession,
+        *,
+        limits: QueueLimits,
+        observer: BatchObserver | None = None,
+    ) -> None:
+        self._card = card
+        self._tokenizer = tokenizer
+        self._session = session
+        self._prefixes = {InputType.QUERY: card.query_prefix, InputType.DOCUMENT: card.document_prefix}
+        self._tokens_of_nothing = {
+            input_type: tokenizer.count([""], prefix)[0] for input_type, prefix in self._prefixes.items()
+        }
+        self._threads = ThreadPoolExecutor(max_workers=TOKENIZER_THREADS, thread_name_prefix="tokenizer")
+        self._batcher: Batcher[TokenizedText, NDArray[np.float32]] = Batcher(
+            self._run,
+            draw_tokens=limits.draw_tokens,
+            batch_tokens=limits.batch_tokens,
+            queue_limit_tokens=limits.queue_tokens,
+            bulk_share=limits.bulk_share,
+            observer=observer,
+        )
+        self._description = ModelDescription(
+            name=name,
+            fingerprint=card.fingerprint,
+            dimension=card.dimension,
+            max_tokens=card.max_tokens,
+            pooling=card.pooling,
+            normalized=card.normalized,
+            matryoshka_dimensions=card.matryoshka_dimensions,
+            query_prefix=card.query_prefix,
+            document_prefix=card.document_prefix,
+            device=session.device,
+            precision=session.precision,
+            backend="onnx",
+        )
+
+    @classmethod
+    def open(
+        cls,
+        name: str,
+        folder: Path,
+        *,
+        device: Literal["cpu", "cuda", "auto"],
+        require_device: Literal["", "cpu", "cuda"],
+        threads: int,
+        limits: QueueLimits,
+        observer: BatchObserver | None = None,
+    ) -> "OnnxBackend":
+        """Loads a model folder; blocks. Raises ModelFolderError and DeviceUnavailable, which say what is wrong."""
+        card = load_card(folder)
+        if card.kind != "encoder":
+            raise ModelFolderError(f"{folder} holds a {card.kind}; the embedder needs an encoder")
+        tokenizer = ModelTokenizer.load(folder, card)
+        wanted = require_device if device == "auto" and require_device else device
+        session = ModelSession.open(folder, card, device=wanted, intra_op_threads=threads)
+        if require_device and session.device.partition(":")[0] != require_device:
+            raise DeviceUnavailable(
+                require_device, available=(session.device,), message=f"{name} is on {session.device}"
+            )
+        return cls(name, card, tokenizer, session, limits=limits, observer=observer)
+
+    @property
+    def description(self) -> ModelDescription:
+        return self._description
+
+    async def warm_up(self) -> None:
+        """Runs texts of several lengths, so that the first caller meets a model that has its memory.
+
+        Raises ModelFolderError where the vectors are not what the card says.
+        """
+        for tokens in WARM_UP_TOKENS:
+            embeddings = await self.embed(
+                [" ".join(["warm"] * min(tokens, self._card.max_tokens))] * 2,
+                input_type=InputType.DOCUMENT,
+                truncation=Truncation.END,
+                priority=Priority.INTERACTIVE,
+                deadline=None,
+            )
+            lengths = np.linalg.norm(embeddings.vectors, axis=1)
+            if not np.all(lengths > 0) or (self._card.normalized and not np.allclose(lengths, 1, atol=1e-3)):
+                raise ModelFolderError(f"{self._description.name} gives vectors of length {lengths.tolist()}")
+
+    async def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        input_type: InputType,
+        truncation: Truncation,
+        priority: Priority,
+        deadline: float | None,
+    ) -> Embeddings:
+        check_room(self._batcher, priority)
+        loop = asyncio.get_running_loop()
+        started = time.monotonic()
+        ready = await loop.run_in_executor(self._threads, self._tokenize, texts, input_type, truncation)
+        return await embed_ready(
+            self._batcher,
+            ready,
+            self._description,
+            priority=priority,
+            deadline=deadline,
+            tokenize_seconds=time.monotonic() - started,
+        )
+
+    async def count_tokens(
+        self, texts: Sequence[str], *, input_type: InputType, with_offsets: bool
+    ) -> tuple[TokenCount, ...]:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._count, texts, input_type, with_offsets)
+
+    async def close(self) -> None:
+        await self._batcher.close()
+        self._threads.shutdown(wait=False)
+        self._session.close()
+
+    def _tokenize(
+        self, texts: Sequence[str], input_type: InputType, truncation: Truncation
+    ) -> list[ReadyText[TokenizedText] | KbmeshError]:
+        tokenized = self._tokenizer.try_encode(
+            texts,
+            prefix=self._prefixes[input_type],
+            max_tokens=self._card.max_tokens,
+            truncation=truncation.value,
+        )
+        return [self._ready(index, text, input_type) for index, text in enumerate(tokenized)]
+
+    def _ready(
+        self, index: int, text: TokenizedText | TextError, input_type: InputType
+    ) -> ReadyText[TokenizedText] | KbmeshError:
+        if isinstance(text, TextTooLongForModel):
+            return TextTooLong(tokens=text.tokens, limit=text.limit)
+        if isinstance(text, TextError):
+            return InvalidField(f"texts[{index}]", text.message)
+        # Nothing but control characters, say: the model would give the vector of no text at all.
+        if text.tokens + text.tokens_cut <= self._tokens_of_nothing[input_type]:
+            return EmptyText(f"texts[{index}]")
+        return ReadyText(payload=text, tokens=text.tokens, tokens_cut=text.tokens_cut)
+
+    def _count(self, texts: Sequence[str], input_type: InputType, with_offsets: bool) -> tuple[TokenCount, ...]:
+        counts = self._tokenizer.count(texts, self._prefixes[input_type])
+        if not with_offsets:
+            return tuple(TokenCount(tokens=count) for count in counts)
+        offsets = [self._tokenizer.offsets(text) for text in texts]
+        return tuple(
+            TokenCount(tokens=count, starts=tuple(starts.tolist()), ends=tuple(ends.tolist()))
+            for count, (starts, ends) in zip(counts, offsets, strict=True)
+        )
+
+    def _run(self, texts: list[TokenizedText]) -> list[NDArray[np.float32]]:
+        shape = (len(texts), max(text.tokens for text in texts))
+        ids, mask, type_ids = np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        for row, text in enumerate(texts):
+            ids[row, : text.tokens] = text.ids
+            mask[row, : text.tokens] = 1
+            type_ids[row, : text.tokens] = text.type_ids
+        (vectors,) = self._session.run(ids, mask, type_ids, outputs=("embeddings",))
+        return list(vectors)

@@ -1,0 +1,114 @@
+"""Running tokenised texts through a batcher, for every backend that has a model of its own."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+from kbmesh_onnx.batcher import (
+    Batcher,
+    BatcherClosedError,
+    Item,
+    ItemExpiredError,
+    ItemFailedError,
+    Lane,
+    QueueFullError,
+)
+from kbmesh_rpc.errors import DeadlineExceeded, InferenceFailed, KbmeshError, QueueFull, ShuttingDown
+from kbmesh_rpc.logs import get_logger
+from numpy.typing import NDArray
+
+from kbmesh_embedder.backends.port import Embeddings, ModelDescription, Priority, TextReceipt, Timings
+
+PayloadT = TypeVar("PayloadT")
+
+LANES = {Priority.INTERACTIVE: Lane.INTERACTIVE, Priority.BULK: Lane.BULK}
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueLimits:
+    """How a model's queue is kept."""
+
+    queue_tokens: int
+    """Tokens that may wait."""
+    draw_tokens: int
+    """Tokens that are drawn from the queue at once and sorted by length."""
+    batch_tokens: int
+    """Tokens of one run of the model, padding included."""
+    bulk_share: float
+    """Part of the model's time that bulk work gets while interactive work waits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadyText(Generic[PayloadT]):
+    """A tokenised text."""
+
+    payload: PayloadT
+    tokens: int
+    tokens_cut: int
+
+
+@contextmanager
+def queue_errors() -> Iterator[None]:
+    """Turns the batcher's refusals into kbmesh's errors."""
+    try:
+        yield
+    except QueueFullError as error:
+        raise QueueFull(
+            queued_tokens=error.queued_tokens, limit=error.limit, retry_after_seconds=error.retry_after_seconds
+        ) from error
+    except BatcherClosedError as error:
+        raise ShuttingDown from error
+
+
+def check_room(batcher: Batcher[PayloadT, NDArray[np.float32]], priority: Priority) -> None:
+    """Raises QueueFull where no text would be taken, so that nothing is tokenised in vain."""
+    with queue_errors():
+        batcher.check_room(LANES[priority])
+
+
+async def embed_ready(
+    batcher: Batcher[PayloadT, NDArray[np.float32]],
+    texts: Sequence[ReadyText[PayloadT] | KbmeshError],
+    model: ModelDescription,
+    *,
+    priority: Priority,
+    deadline: float | None,
+    tokenize_seconds: float,
+) -> Embeddings:
+    """Runs the texts that could be tokenised, and puts vectors and failures in their places.
+
+    Raises QueueFull, DeadlineExceeded and ShuttingDown.
+    """
+    ready = [(index, text) for index, text in enumerate(texts) if not isinstance(text, KbmeshError)]
+    with queue_errors():
+        batched = await batcher.submit(
+            [Item(payload=text.payload, tokens=text.tokens) for _, text in ready],
+            lane=LANES[priority],
+            deadline=deadline,
+        )
+    vectors = np.zeros((len(texts), model.dimension), dtype=np.float32)
+    receipts = [TextReceipt(error=text if isinstance(text, KbmeshError) else None) for text in texts]
+    for (index, text), outcome in zip(ready, batched.outcomes, strict=True):
+        if isinstance(outcome, ItemFailedError):
+            log.error("inference_failed", model=model.name, error=str(outcome))
+            receipts[index] = TextReceipt(error=InferenceFailed(model.name, "the model failed on this text"))
+        elif isinstance(outcome, ItemExpiredError):
+            raise DeadlineExceeded("queue")
+        elif isinstance(outcome, Exception):
+            raise ShuttingDown
+        else:
+            vectors[index] = outcome
+            receipts[index] = TextReceipt(tokens=text.tokens, tokens_cut=text.tokens_cut)
+    return Embeddings(
+        vectors=vectors,
+        receipts=tuple(receipts),
+        timings=Timings(
+            queue_seconds=batched.queue_seconds,
+            tokenize_seconds=tokenize_seconds,
+            infer_seconds=batched.infer_seconds,
+        ),
+    )

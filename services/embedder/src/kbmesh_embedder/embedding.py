@@ -1,0 +1,113 @@
+"""What every model owes its callers: limits, blank texts, equal texts, unusable vectors, shorter vectors."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from kbmesh_rpc.errors import EmptyText, InferenceFailed, InvalidField, KbmeshError, ModelMismatch, RequestTooLarge
+from numpy.typing import NDArray
+
+from kbmesh_embedder.backends.port import (
+    EmbeddingBackend,
+    Embeddings,
+    InputType,
+    ModelDescription,
+    Priority,
+    TextReceipt,
+    Truncation,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallLimits:
+    """What one call may bring."""
+
+    texts: int
+    text_characters: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedOrder:
+    """What a caller wants of a model."""
+
+    texts: Sequence[str]
+    input_type: InputType
+    truncation: Truncation = Truncation.END
+    dimensions: int | None = None
+    """Size to shorten vectors to. None leaves them whole."""
+    priority: Priority = Priority.INTERACTIVE
+    expected_fingerprint: str = ""
+    """Not checked when empty."""
+
+
+def check_texts(texts: Sequence[str], limits: CallLimits) -> None:
+    """Raises InvalidField where there is no text, and RequestTooLarge where there is too much."""
+    if not texts:
+        raise InvalidField("texts", "at least one text is needed")
+    if len(texts) > limits.texts:
+        raise RequestTooLarge(field="texts", limit=limits.texts, actual=len(texts))
+    for index, text in enumerate(texts):
+        if len(text) > limits.text_characters:
+            raise RequestTooLarge(field=f"texts[{index}]", limit=limits.text_characters, actual=len(text))
+
+
+async def embed(backend: EmbeddingBackend, order: EmbedOrder, *, deadline: float | None) -> Embeddings:
+    """Vectors and receipts of the order's texts, in their order.
+
+    A blank text, and one for which the model gave no usable vector, fails alone. Equal texts are embedded once, and so
+    have the very same vector. Raises ModelMismatch, InvalidField (dimensions), and what the backend raises.
+    """
+    model = backend.description
+    if order.expected_fingerprint and order.expected_fingerprint != model.fingerprint:
+        raise ModelMismatch(model.name, expected=order.expected_fingerprint, actual=model.fingerprint)
+    dimension = _dimension(model, order.dimensions)
+    places = {text: place for place, text in enumerate(dict.fromkeys(t for t in order.texts if t.strip()))}
+    embedded = await backend.embed(
+        list(places),
+        input_type=order.input_type,
+        truncation=order.truncation,
+        priority=order.priority,
+        deadline=deadline,
+    )
+    distinct, errors = _usable(embedded.vectors, dimension, model)
+    vectors = np.zeros((len(order.texts), dimension), dtype=np.float32)
+    receipts = []
+    for index, text in enumerate(order.texts):
+        place = places.get(text)
+        if place is None:
+            receipts.append(TextReceipt(error=EmptyText(f"texts[{index}]")))
+            continue
+        receipt = embedded.receipts[place]
+        if isinstance(receipt.error, EmptyText):
+            receipt = TextReceipt(error=EmptyText(f"texts[{index}]"))
+        elif receipt.error is None and place in errors:
+            receipt = replace(receipt, error=errors[place])
+        if receipt.error is None:
+            vectors[index] = distinct[place]
+        receipts.append(receipt)
+    return Embeddings(vectors=vectors, receipts=tuple(receipts), timings=embedded.timings)
+
+
+def _dimension(model: ModelDescription, asked: int | None) -> int:
+    if asked is None or asked == model.dimension:
+        return model.dimension
+    if asked not in model.matryoshka_dimensions:
+        sizes = ", ".join(map(str, (model.dimension, *model.matryoshka_dimensions)))
+        raise InvalidField("dimensions", f"{model.name} has vectors of {sizes} numbers, not of {asked}")
+    return asked
+
+
+def _usable(
+    vectors: NDArray[np.float32], dimension: int, model: ModelDescription
+) -> tuple[NDArray[np.float32], dict[int, KbmeshError]]:
+    """Vectors of the wanted size, and why rows that are not finite or zero cannot be used."""
+    shortened = vectors[:, :dimension]
+    finite: NDArray[np.bool_] = np.asarray(np.isfinite(vectors).all(axis=1))
+    lengths = np.linalg.norm(np.where(finite[:, np.newaxis], shortened, np.float32(0)), axis=1)
+    errors: dict[int, KbmeshError] = {}
+    for row in np.flatnonzero(lengths == 0).tolist():
+        why = "a vector of zeros" if finite[row] else "numbers that are not finite"
+        errors[row] = InferenceFailed(model.name, f"the model gave {why}")
+    if dimension < vectors.shape[1]:
+        shortened = np.divide(shortened, np.where(lengths == 0, 1, lengths)[:, np.newaxis], dtype=np.float32)
+    return shortened, errors

@@ -1,0 +1,184 @@
+"""Between the contract's messages and the domain."""
+
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from typing import TypeVar
+
+import grpc
+from kbmesh.embedder.v1 import embedder_pb2 as pb2
+from kbmesh.embedder.v1 import embedder_pb2_grpc
+from kbmesh_rpc.call import optional_call
+from kbmesh_rpc.errors import InvalidField, KbmeshError
+from kbmesh_rpc.status import to_item_error
+
+from kbmesh_embedder.backends.port import InputType, Priority, TextReceipt, Truncation
+from kbmesh_embedder.embedding import CallLimits, EmbedOrder, check_texts, embed
+from kbmesh_embedder.encoding import Encoding, encode
+from kbmesh_embedder.metrics import count_receipts
+from kbmesh_embedder.models import ModelRegistry, ModelState
+from kbmesh_embedder.stream import answer_concurrently
+
+T = TypeVar("T")
+WireT = TypeVar("WireT", bound=int)
+
+INPUT_TYPES = {pb2.INPUT_TYPE_QUERY: InputType.QUERY, pb2.INPUT_TYPE_DOCUMENT: InputType.DOCUMENT}
+TRUNCATIONS = {
+    pb2.TRUNCATION_UNSPECIFIED: Truncation.END,
+    pb2.TRUNCATION_END: Truncation.END,
+    pb2.TRUNCATION_START: Truncation.START,
+    pb2.TRUNCATION_NONE: Truncation.NONE,
+}
+PRIORITIES = {
+    pb2.PRIORITY_UNSPECIFIED: Priority.INTERACTIVE,
+    pb2.PRIORITY_INTERACTIVE: Priority.INTERACTIVE,
+    pb2.PRIORITY_BULK: Priority.BULK,
+}
+ENCODINGS = {
+    pb2.ENCODING_UNSPECIFIED: Encoding.FLOAT32,
+    pb2.ENCODING_FLOAT32: Encoding.FLOAT32,
+    pb2.ENCODING_FLOAT16: Encoding.FLOAT16,
+    pb2.ENCODING_INT8: Encoding.INT8,
+}
+WIRE_ENCODINGS = {
+    Encoding.FLOAT32: pb2.ENCODING_FLOAT32,
+    Encoding.FLOAT16: pb2.ENCODING_FLOAT16,
+    Encoding.INT8: pb2.ENCODING_INT8,
+}
+
+
+class EmbedderServicer(embedder_pb2_grpc.EmbedderServiceServicer):
+    """Serves the models of a registry. What it raises, the server turns into a status."""
+
+    def __init__(self, models: ModelRegistry, *, limits: CallLimits, stream_concurrency: int) -> None:
+        self._models = models
+        self._limits = limits
+        self._stream_concurrency = stream_concurrency
+
+    async def Embed(self, request: pb2.EmbedRequest, context: grpc.ServicerContext) -> pb2.EmbedResponse:
+        """Embeds the texts of one request."""
+        return await self._embed(request)
+
+    async def EmbedStream(
+        self, request_iterator: AsyncIterator[pb2.EmbedStreamRequest], context: grpc.ServicerContext
+    ) -> AsyncIterator[pb2.EmbedStreamResponse]:
+        """Embeds the texts of many requests, several at once."""
+        answers = answer_concurrently(request_iterator, self._embed_one, concurrency=self._stream_concurrency)
+        async with aclosing(answers):
+            async for answer in answers:
+                yield answer
+
+    async def ListModels(self, request: pb2.ListModelsRequest, context: grpc.ServicerContext) -> pb2.ListModelsResponse:
+        """Tells of every configured model, loaded or not."""
+        return pb2.ListModelsResponse(models=[_model(state) for state in self._models.states()])
+
+    async def CountTokens(
+        self, request: pb2.CountTokensRequest, context: grpc.ServicerContext
+    ) -> pb2.CountTokensResponse:
+        """Counts tokens without running the model."""
+        backend = self._models.find(request.model)
+        input_type = (
+            InputType.DOCUMENT if request.input_type == pb2.INPUT_TYPE_UNSPECIFIED else _input_type(request.input_type)
+        )
+        check_texts(request.texts, self._limits)
+        counts = await backend.count_tokens(request.texts, input_type=input_type, with_offsets=request.return_offsets)
+        return pb2.CountTokensResponse(
+            counts=[pb2.TokenCount(tokens=count.tokens, starts=count.starts, ends=count.ends) for count in counts],
+            max_tokens=backend.description.max_tokens,
+            model_fingerprint=backend.description.fingerprint,
+        )
+
+    async def _embed_one(self, request: pb2.EmbedStreamRequest) -> pb2.EmbedStreamResponse:
+        try:
+            response = await self._embed(request.request)
+        except KbmeshError as error:
+            return pb2.EmbedStreamResponse(sequence=request.sequence, error=to_item_error(error))
+        return pb2.EmbedStreamResponse(sequence=request.sequence, response=response)
+
+    async def _embed(self, request: pb2.EmbedRequest) -> pb2.EmbedResponse:
+        backend = self._models.find(request.model)
+        order = _order(request)
+        encoding = _choice(ENCODINGS, request.encoding, "encoding")
+        check_texts(order.texts, self._limits)
+        model = backend.description
+        embeddings = await embed(backend, order, deadline=_deadline())
+        count_receipts(model.name, embeddings)
+        encoded = encode(embeddings.vectors, encoding)
+        count, dimension = embeddings.vectors.shape
+        timings = embeddings.timings
+        return pb2.EmbedResponse(
+            vectors=pb2.VectorBatch(
+                data=encoded.data,
+                encoding=WIRE_ENCODINGS[encoding],
+                count=count,
+                dimension=dimension,
+                scales=encoded.scales,
+            ),
+            receipts=[_receipt(receipt) for receipt in embeddings.receipts],
+            model=model.name,
+            model_fingerprint=model.fingerprint,
+            timings=pb2.Timings(
+                queue_ms=timings.queue_seconds * 1000,
+                tokenize_ms=timings.tokenize_seconds * 1000,
+                infer_ms=timings.infer_seconds * 1000,
+            ),
+        )
+
+
+def _order(request: pb2.EmbedRequest) -> EmbedOrder:
+    return EmbedOrder(
+        texts=list(request.texts),
+        input_type=_input_type(request.input_type),
+        truncation=_choice(TRUNCATIONS, request.truncation, "truncation"),
+        dimensions=request.dimensions if request.HasField("dimensions") else None,
+        priority=_choice(PRIORITIES, request.priority, "priority"),
+        expected_fingerprint=request.expected_fingerprint,
+    )
+
+
+def _choice(choices: Mapping[WireT, T], value: WireT, field: str) -> T:
+    choice = choices.get(value)
+    if choice is None:
+        raise InvalidField(field, f"{value} is not one of its values")
+    return choice
+
+
+def _input_type(value: pb2.InputType.ValueType) -> InputType:
+    return _choice(INPUT_TYPES, value, "input_type")
+
+
+def _deadline() -> float | None:
+    call = optional_call()
+    if call is None or call.deadline is None:
+        return None
+    return time.monotonic() + call.deadline.remaining()
+
+
+def _receipt(receipt: TextReceipt) -> pb2.Receipt:
+    return pb2.Receipt(
+        tokens=receipt.tokens,
+        tokens_cut=receipt.tokens_cut,
+        error=to_item_error(receipt.error) if receipt.error is not None else None,
+    )
+
+
+def _model(state: ModelState) -> pb2.Model:
+    if state.backend is None:
+        return pb2.Model(name=state.name, not_ready_reason=state.not_ready_reason, is_default=state.is_default)
+    model = state.backend.description
+    return pb2.Model(
+        name=state.name,
+        fingerprint=model.fingerprint,
+        dimension=model.dimension,
+        max_tokens=model.max_tokens,
+        pooling=model.pooling,
+        normalized=model.normalized,
+        matryoshka_dimensions=model.matryoshka_dimensions,
+        query_prefix=model.query_prefix,
+        document_prefix=model.document_prefix,
+        device=model.device,
+        precision=model.precision,
+        backend=model.backend,
+        ready=True,
+        is_default=state.is_default,
+    )
