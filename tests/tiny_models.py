@@ -1,4 +1,4 @@
-"""Models of two layers in Hugging Face's layout, written in milliseconds, for tests that need some model and no meaning.
+"""Models of two layers in Hugging Face's layout, for tests that need some model and no meaning.
 
     write_tiny_encoder(tmp_path / "tiny")            # a sentence-transformers encoder, random weights
     write_tiny_cross_encoder(tmp_path / "tiny-ce")   # a BertForSequenceClassification with one label
@@ -29,13 +29,22 @@ WORDS = (
     "the a an of to in is are was port key query passage document answer question server system user password reset "
     "rotate access account cake recipe lemon hello world text long short red green blue cat dog fox jumps over lazy "
     "filler pad which what how why where unrelated"
-).split()
+)
 
 
 def tiny_vocabulary() -> list[str]:
     """Give some 200 word pieces: special ones, letters, digits, signs, a few words and characters of other scripts."""
     alone = [*string.ascii_lowercase, *string.digits, *".,:;!?-_()'\"/", *"的日本東京é"]
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *alone, *(f"##{letter}" for letter in alone), *WORDS]
+    pieces = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *alone,
+        *(f"##{letter}" for letter in alone),
+        *WORDS.split(),
+    ]
     return list(dict.fromkeys(pieces))
 
 
