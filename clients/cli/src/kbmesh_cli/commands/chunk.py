@@ -1,0 +1,113 @@
+"""`kbmesh chunk`: how a file would be cut."""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from kbmesh_client import ChunkingConfig, IngestDocument, KbmeshClient
+from rich.markup import escape
+from rich.text import Text
+
+from kbmesh_cli.commands.kb import (
+    MinimumOption,
+    OverlapOption,
+    SizeOption,
+    StrategyChoice,
+    StrategyOption,
+    UnitChoice,
+    UnitOption,
+)
+from kbmesh_cli.errors import CliError
+from kbmesh_cli.invocation import Invocation, JsonOption, invocation
+from kbmesh_cli.mesh import DEFAULT_MODEL
+from kbmesh_cli.output import print_json, results
+from kbmesh_cli.private_mesh import private_mesh
+from kbmesh_cli.rendering import chunk_to_json
+
+
+def chunk(
+    context: typer.Context,
+    file: Annotated[str, typer.Argument(help='The file; "-" for stdin.')],
+    strategy: StrategyOption = StrategyChoice.AUTO,
+    size: SizeOption = None,
+    overlap: OverlapOption = None,
+    minimum: MinimumOption = None,
+    unit: UnitOption = UnitChoice.CHARACTERS,
+    model: Annotated[
+        str, typer.Option(help="Embedding model whose token limit no chunk may exceed. No limit when left out.")
+    ] = "",
+    chunker: Annotated[
+        str | None,
+        typer.Option(
+            help="host:port of a chunker. The running mesh's, else one started for this call.",
+            envvar="KBMESH_CHUNKER_ENDPOINT",
+        ),
+    ] = None,
+    media_type: Annotated[str, typer.Option(help="MIME type. Found from name and content when left out.")] = "",
+    json_output: JsonOption = False,
+) -> None:
+    """Show how a file would be cut. Keeps nothing; needs no running mesh."""
+    document = _read(file, media_type)
+    config = ChunkingConfig(
+        strategy=strategy.value, size=size, overlap=overlap, minimum=minimum, unit=unit.value, embedding_model=model
+    )
+    needs_embedder = bool(model) or strategy is StrategyChoice.SIMILARITY or unit is UnitChoice.TOKENS
+    with _client(invocation(context), chunker, needs_embedder=needs_embedder, model=model) as client:
+        chunked = client.chunk(document, config, timeout_seconds=300)
+    if json_output:
+        for each in chunked.chunks:
+            print_json(chunk_to_json(each))
+        return
+    console = results()
+    chosen = f" ({chunked.strategy_reason})" if chunked.strategy_reason else ""
+    console.print(
+        f"[bold]{len(chunked.chunks)} chunks[/] of {chunked.text_characters:,} characters, "
+        f"{chunked.strategy.value.lower()}{escape(chosen)}, {escape(chunked.media_type)}",
+        soft_wrap=True,
+    )
+    for warning in chunked.warnings:
+        console.print(f"[yellow]warning[/] {warning.reason}: {escape(warning.message)}", soft_wrap=True)
+    for each in chunked.chunks:
+        place = f" · {' › '.join(each.heading_path)}" if each.heading_path else ""
+        tokens = f" · {each.token_count} tokens" if each.token_count is not None else ""
+        console.rule(
+            f"{each.index} {escape(each.type)} [{each.span.start}:{each.span.end}]{escape(place)}{tokens}".replace(
+                "[", "\\[", 1
+            ),
+            align="left",
+        )
+        console.print(Text(each.text), soft_wrap=True)
+
+
+def _read(file: str, media_type: str) -> IngestDocument:
+    if file == "-":
+        return IngestDocument(external_id="-", content=sys.stdin.buffer.read(), media_type=media_type)
+    path = Path(file)
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        raise CliError("FILE_NOT_FOUND", f"there is no {file}") from error
+    except OSError as error:
+        raise CliError("DOCUMENT_UNREADABLE", f"{file} cannot be read: {error.strerror}") from error
+    return IngestDocument(external_id=file, content=content, filename=path.name, media_type=media_type)
+
+
+@contextlib.contextmanager
+def _client(options: Invocation, chunker: str | None, *, needs_embedder: bool, model: str) -> Iterator[KbmeshClient]:
+    mesh = options.running_mesh()
+    endpoint = chunker or (mesh.endpoint_of("chunker") if mesh else None)
+    with contextlib.ExitStack() as stack:
+        if endpoint is None:
+            private = stack.enter_context(
+                private_mesh(
+                    models_folder=options.models_folder,
+                    model=model or DEFAULT_MODEL,
+                    services=("chunker", "embedder") if needs_embedder else ("chunker",),
+                    show_progress=False,
+                )
+            )
+            endpoint = private.endpoint_of("chunker")
+        yield stack.enter_context(options.client_at(endpoint or "", chunker_endpoint=endpoint))

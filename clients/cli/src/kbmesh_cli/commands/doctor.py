@@ -1,0 +1,200 @@
+"""`kbmesh doctor`: what stands in the way."""
+
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from kbmesh_cli.health import Health, check_health
+from kbmesh_cli.invocation import Invocation, JsonOption, invocation
+from kbmesh_cli.mesh import DEFAULT_MODEL, SERVICES
+from kbmesh_cli.output import print_json, results
+
+MIN_PYTHON = (3, 11)
+MIN_FREE_BYTES = 2 * 1024**3
+"""A model folder is some 200 MB; collections and logs need the rest."""
+
+
+class Verdict(StrEnum):
+    """How a check came out."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What a check found."""
+
+    check: str
+    verdict: Verdict
+    detail: str
+    hint: str = ""
+
+
+def doctor(
+    context: typer.Context,
+    model: Annotated[str, typer.Option(help="Model whose folder is checked.")] = DEFAULT_MODEL,
+    json_output: JsonOption = False,
+) -> None:
+    """Check this machine and the mesh. Exit code 1 where something is wrong."""
+    options = invocation(context)
+    findings = [
+        python_version(sys.version_info[:3]),
+        home_writable(options.home),
+        disk_space(options.home),
+        *packages(),
+        model_folder(options.models_folder / model),
+        *services(options),
+    ]
+    wrong = any(finding.verdict is Verdict.ERROR for finding in findings)
+    if json_output:
+        print_json({"ok": not wrong, "findings": [asdict(finding) for finding in findings]})
+    else:
+        colours = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.ERROR: "red"}
+        table = Table("check", "", "detail", "hint")
+        for finding in findings:
+            table.add_row(
+                finding.check,
+                f"[{colours[finding.verdict]}]{finding.verdict.value}[/]",
+                escape(finding.detail),
+                escape(finding.hint),
+            )
+        results().print(table)
+    if wrong:
+        raise typer.Exit(1)
+
+
+def python_version(version: tuple[int, int, int]) -> Finding:
+    """Whether this Python is new enough."""
+    return Finding(
+        check="python",
+        verdict=Verdict.OK if version >= MIN_PYTHON else Verdict.ERROR,
+        detail=".".join(map(str, version)),
+        hint="" if version >= MIN_PYTHON else "kbmesh needs Python 3.11 or newer",
+    )
+
+
+def home_writable(home: Path) -> Finding:
+    """Whether the home can be written to, or be made."""
+    folder = _nearest(home)
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".kbmesh-doctor-"):
+            return Finding(check="home", verdict=Verdict.OK, detail=str(home))
+    except OSError as error:
+        return Finding(
+            check="home",
+            verdict=Verdict.ERROR,
+            detail=f"{home} cannot be written to: {error.strerror}",
+            hint="choose another with --home or KBMESH_HOME",
+        )
+
+
+def disk_space(home: Path) -> Finding:
+    """Whether there is room for models and data."""
+    free = shutil.disk_usage(_nearest(home)).free
+    return Finding(
+        check="disk",
+        verdict=Verdict.OK if free >= MIN_FREE_BYTES else Verdict.WARNING,
+        detail=f"{free / 1024**3:.1f} GiB free",
+        hint="" if free >= MIN_FREE_BYTES else "models and data need some 2 GiB",
+    )
+
+
+def packages() -> Iterator[Finding]:
+    """Which kbmesh packages there are, and whether they belong together."""
+    names = ["kbmesh-cli", "kbmesh-client", "kbmesh-protos"]
+    missing = [name for name in SERVICES if importlib.util.find_spec(f"kbmesh_{name}") is None]
+    names += [f"kbmesh-{name}" for name in SERVICES if name not in missing]
+    versions = {name: importlib.metadata.version(name) for name in names}
+    alike = len(set(versions.values())) == 1
+    yield Finding(
+        check="versions",
+        verdict=Verdict.OK if alike else Verdict.ERROR,
+        detail=(
+            f"{len(names)} packages, {versions['kbmesh-cli']}"
+            if alike
+            else ", ".join(f"{name} {version}" for name, version in versions.items())
+        ),
+        hint="" if alike else "install all kbmesh packages in one version",
+    )
+    if missing:
+        yield Finding(
+            check="local services",
+            verdict=Verdict.WARNING,
+            detail=f"not installed: {', '.join(missing)}",
+            hint="`kbmesh up` needs them: pip install 'kbmesh-cli[local]'",
+        )
+
+
+def model_folder(folder: Path) -> Finding:
+    """Whether the model is there and complete."""
+    if importlib.util.find_spec("kbmesh_onnx") is None:
+        return Finding(check="model", verdict=Verdict.OK, detail="not needed without the local services")
+    from kbmesh_onnx.errors import OnnxError
+    from kbmesh_onnx.folder import load_card
+
+    if not folder.is_dir():
+        return Finding(
+            check="model",
+            verdict=Verdict.WARNING,
+            detail=f"{folder} is not there yet",
+            hint=f"`kbmesh up` or `kbmesh models pull {folder.name}` fetches it",
+        )
+    try:
+        card = load_card(folder)
+    except OnnxError as error:
+        return Finding(
+            check="model",
+            verdict=Verdict.ERROR,
+            detail=str(error),
+            hint=f"`kbmesh models pull {folder.name}` makes it anew",
+        )
+    return Finding(
+        check="model", verdict=Verdict.OK, detail=f"{card.name}, {card.dimension} numbers, {card.fingerprint[:12]}"
+    )
+
+
+def services(options: Invocation) -> Iterator[Finding]:
+    """Whether each service serves."""
+    mesh = options.running_mesh()
+    if mesh is None:
+        endpoint = options.resolved_endpoint()
+        yield _service(
+            "retriever", endpoint, "is the address right?" if options.endpoint else "`kbmesh up` starts a mesh"
+        )
+        return
+    for name, service in mesh.services.items():
+        finding = _service(name, service.endpoint, f"its log is {service.log}")
+        restarts = f", restarted {service.restarts} times" if service.restarts else ""
+        yield Finding(check=name, verdict=finding.verdict, detail=finding.detail + restarts, hint=finding.hint)
+
+
+def _service(name: str, endpoint: str, hint: str) -> Finding:
+    health = check_health(endpoint)
+    serving = health is Health.SERVING
+    return Finding(
+        check=name,
+        verdict=Verdict.OK if serving else Verdict.ERROR,
+        detail=f"{endpoint} is {health.value}",
+        hint="" if serving else hint,
+    )
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder, or the closest one above it that there is."""
+    while not folder.is_dir() and folder != folder.parent:
+        folder = folder.parent
+    return folder if os.path.isdir(folder) else Path.cwd()

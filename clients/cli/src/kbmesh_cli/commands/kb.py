@@ -1,0 +1,176 @@
+"""`kbmesh kb`: knowledge bases."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from kbmesh_client import ChunkingConfig, KnowledgeBase
+from rich.markup import escape
+from rich.table import Table
+
+from kbmesh_cli.errors import CliError
+from kbmesh_cli.invocation import JsonOption, invocation
+from kbmesh_cli.output import messages, print_json, results
+from kbmesh_cli.rendering import document_to_json, knowledge_base_to_json
+
+app = typer.Typer(help="Create, list, show and delete knowledge bases.", no_args_is_help=True)
+
+
+class StrategyChoice(StrEnum):
+    """Chunking strategies by their names on the command line."""
+
+    AUTO = "auto"
+    FIXED = "fixed"
+    SEMANTIC = "semantic"
+    DOCUMENT = "document"
+    EMAIL = "email"
+    SLACK = "slack"
+    CODE = "code"
+    SIMILARITY = "similarity"
+    PROPOSITION = "proposition"
+
+
+class UnitChoice(StrEnum):
+    """Units of chunk sizes by their names on the command line."""
+
+    CHARACTERS = "characters"
+    TOKENS = "tokens"
+
+
+class PlacementChoice(StrEnum):
+    """Placements by their names on the command line."""
+
+    DEDICATED = "dedicated"
+    SHARED = "shared"
+
+
+NameArgument = Annotated[str, typer.Argument(help="Name or id of the knowledge base.")]
+StrategyOption = Annotated[StrategyChoice, typer.Option(help="The way documents are cut.", case_sensitive=False)]
+SizeOption = Annotated[int | None, typer.Option(min=1, help="Size a chunk should have at most. 1500 by default.")]
+OverlapOption = Annotated[
+    int | None, typer.Option(min=0, help="How much of a chunk's end the next one repeats. 150 by default.")
+]
+MinimumOption = Annotated[
+    int | None, typer.Option(min=0, help="A smaller piece is merged with its neighbour. 500 by default.")
+]
+UnitOption = Annotated[UnitChoice, typer.Option(help="What the sizes count.", case_sensitive=False)]
+
+
+@app.command()
+def create(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help='Letters, digits, "-", "_" and "."; at most 63.')],
+    description: Annotated[str, typer.Option(help="For people.")] = "",
+    model: Annotated[str, typer.Option(help="Embedding model. The mesh's default when left out.")] = "",
+    strategy: StrategyOption = StrategyChoice.AUTO,
+    size: SizeOption = None,
+    overlap: OverlapOption = None,
+    minimum: MinimumOption = None,
+    unit: UnitOption = UnitChoice.CHARACTERS,
+    placement: Annotated[
+        PlacementChoice, typer.Option(help="A collection of its own, or one shared with others.", case_sensitive=False)
+    ] = PlacementChoice.DEDICATED,
+    json_output: JsonOption = False,
+) -> None:
+    """Create a knowledge base. Model and chunking cannot be changed afterwards."""
+    chunking = ChunkingConfig(strategy=strategy.value, size=size, overlap=overlap, minimum=minimum, unit=unit.value)
+    with invocation(context).client() as client:
+        created = client.create_knowledge_base(
+            name, description=description, chunking=chunking, embedding_model=model, placement=placement.value
+        )
+    if json_output:
+        print_json(knowledge_base_to_json(created))
+    else:
+        results().print(f"created {escape(created.name)} ({created.id}), model {escape(created.embedding_model)}")
+
+
+@app.command("list")
+def list_command(context: typer.Context, json_output: JsonOption = False) -> None:
+    """List all knowledge bases."""
+    with invocation(context).client() as client:
+        found = list(client.list_knowledge_bases())
+    if json_output:
+        print_json({"knowledge_bases": [knowledge_base_to_json(each) for each in found]})
+        return
+    if not found:
+        results().print("no knowledge bases yet; `kbmesh kb create NAME` makes one")
+        return
+    table = Table("name", "documents", "chunks", "model", "updated", "description")
+    for each in found:
+        table.add_row(
+            escape(each.name),
+            f"{each.document_count:,}",
+            f"{each.chunk_count:,}",
+            escape(each.embedding_model),
+            f"{each.updated_at:%Y-%m-%d %H:%M}" if each.updated_at else "",
+            escape(each.description),
+        )
+    results().print(table)
+
+
+@app.command()
+def show(
+    context: typer.Context,
+    name: NameArgument,
+    documents: Annotated[bool, typer.Option("--documents", help="List its documents as well.")] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Show a knowledge base."""
+    with invocation(context).client() as client:
+        found = client.get_knowledge_base(name)
+        listed = list(client.list_documents(name)) if documents else None
+    if json_output:
+        shown = knowledge_base_to_json(found)
+        if listed is not None:
+            shown["documents"] = [document_to_json(document) for document in listed]
+        print_json(shown)
+        return
+    _print_fields(found)
+    if listed is not None:
+        table = Table("external id", "title", "kind", "chunks", "ingested")
+        for document in listed:
+            table.add_row(
+                escape(document.external_id),
+                escape(document.title),
+                document.source_type,
+                str(document.chunk_count),
+                f"{document.ingested_at:%Y-%m-%d %H:%M}" if document.ingested_at else "",
+            )
+        results().print(table)
+
+
+@app.command()
+def delete(
+    context: typer.Context,
+    name: NameArgument,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Delete a knowledge base with all its documents."""
+    with invocation(context).client() as client:
+        found = client.get_knowledge_base(name)
+        if not yes:
+            if json_output:
+                raise CliError("CONFIRMATION_NEEDED", "with --json nobody is asked", hint="add --yes")
+            messages().print(f"delete {escape(found.name)} with {found.document_count:,} documents? \\[y/N] ", end="")
+            try:
+                answer = input()
+            except EOFError:
+                answer = ""
+            if answer.strip().lower() not in ("y", "yes"):
+                raise CliError("CONFIRMATION_NEEDED", "nothing was deleted", hint="add --yes to be not asked")
+        # Deletion touches every document's row; a large knowledge base takes longer than a question.
+        deleted = client.delete_knowledge_base(name, timeout_seconds=120)
+    if json_output:
+        print_json({"deleted": found.name, "documents_deleted": deleted})
+    else:
+        results().print(f"deleted {escape(found.name)} with {deleted:,} documents")
+
+
+def _print_fields(found: KnowledgeBase) -> None:
+    table = Table(show_header=False, box=None)
+    for field, value in knowledge_base_to_json(found).items():
+        if isinstance(value, dict):
+            value = ", ".join(f"{key} {part}" for key, part in value.items() if part not in (None, "", False))
+        table.add_row(field.replace("_", " "), escape(str(value)))
+    results().print(table)

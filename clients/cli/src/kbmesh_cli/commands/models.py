@@ -1,0 +1,120 @@
+"""`kbmesh models`: model folders on this machine."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from kbmesh_cli.errors import CliError
+from kbmesh_cli.invocation import JsonOption, invocation
+from kbmesh_cli.mesh import require_local_extra
+from kbmesh_cli.models import card_to_json, pull, tell_stage
+from kbmesh_cli.output import print_json, results
+
+if TYPE_CHECKING:
+    from kbmesh_onnx.folder import ModelCard
+
+app = typer.Typer(help="Pull, export and inspect models on this machine.", no_args_is_help=True)
+
+
+@app.command("pull")
+def pull_command(
+    context: typer.Context,
+    source: Annotated[str, typer.Argument(metavar="NAME_OR_PATH", help="A known name, a hub id or a folder.")],
+    json_output: JsonOption = False,
+) -> None:
+    """Fetch a model and put it into the model folder, exported and proven."""
+    folder = invocation(context).models_folder
+    card = pull(source, folder)
+    _show(card, folder / card.name, json_output=json_output)
+
+
+@app.command()
+def export(
+    context: typer.Context,
+    source: Annotated[Path, typer.Argument(help="Folder with config.json, tokenizer.json and safetensors.")],
+    name: Annotated[str | None, typer.Option(help="Name of the model. The folder's name by default.")] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Turn a folder with safetensors into a model folder, and prove that it gives the same vectors."""
+    require_local_extra("kbmesh_onnx")
+    from kbmesh_onnx.errors import OnnxError
+    from kbmesh_onnx.export import export_model
+
+    if not source.is_dir():
+        raise CliError("FILE_NOT_FOUND", f"{source} is not a folder")
+    models_folder = invocation(context).models_folder
+    models_folder.mkdir(parents=True, exist_ok=True)
+    destination = models_folder / (name or source.resolve().name)
+    try:
+        card = export_model(source, destination, progress=tell_stage(destination.name))
+    except OnnxError as error:
+        raise CliError("MODEL_NOT_EXPORTED", str(error)) from error
+    _show(card, destination, json_output=json_output)
+
+
+@app.command("list")
+def list_command(context: typer.Context, json_output: JsonOption = False) -> None:
+    """List the models on this machine."""
+    require_local_extra("kbmesh_onnx")
+    from kbmesh_onnx.errors import OnnxError
+    from kbmesh_onnx.folder import load_card
+
+    folder = invocation(context).models_folder
+    cards: dict[str, ModelCard] = {}
+    broken: dict[str, str] = {}
+    for card_path in sorted(folder.glob("[!.]*/kbmesh.json")):
+        try:
+            cards[card_path.parent.name] = load_card(card_path.parent)
+        except OnnxError as error:
+            broken[card_path.parent.name] = str(error)
+    if json_output:
+        print_json(
+            {
+                "folder": str(folder),
+                "models": [card_to_json(card, folder / name) for name, card in cards.items()],
+                "broken": broken,
+            }
+        )
+        return
+    table = Table("name", "kind", "dimension", "max tokens", "fingerprint", title=str(folder), title_justify="left")
+    for name, card in cards.items():
+        table.add_row(name, card.kind, str(card.dimension), str(card.max_tokens), card.fingerprint[:12])
+    for name, problem in broken.items():
+        table.add_row(name, f"[red]broken[/]: {problem}", "", "", "")
+    results().print(table)
+    if not cards and not broken:
+        results().print("no models yet; `kbmesh models pull all-MiniLM-L6-v2` fetches one")
+
+
+@app.command()
+def show(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name of the model's folder.")],
+    json_output: JsonOption = False,
+) -> None:
+    """Show what is known of a model."""
+    require_local_extra("kbmesh_onnx")
+    from kbmesh_onnx.errors import OnnxError
+    from kbmesh_onnx.folder import load_card
+
+    folder = invocation(context).models_folder / name
+    if not folder.is_dir():
+        raise CliError("MODEL_NOT_FOUND", f"there is no {folder}", hint="`kbmesh models list` shows those there are")
+    try:
+        card = load_card(folder)
+    except OnnxError as error:
+        raise CliError("MODEL_BROKEN", str(error), hint=f"`kbmesh models pull {name}` makes it anew") from error
+    _show(card, folder, json_output=json_output)
+
+
+def _show(card: "ModelCard", folder: Path, *, json_output: bool) -> None:
+    shown = card_to_json(card, folder)
+    if json_output:
+        print_json(shown)
+        return
+    table = Table(show_header=False, box=None)
+    for field, value in shown.items():
+        table.add_row(field, str(value))
+    results().print(table)

@@ -1,0 +1,88 @@
+"""What a command was called with, common to all commands."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from kbmesh_client import DEFAULT_ENDPOINT, KbmeshClient
+
+from kbmesh_cli.state import MeshState, read_state
+
+GLOBAL_OPTIONS = ("--endpoint", "--tenant", "--home")
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and errors as JSON too.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Invocation:
+    """The options that every command takes."""
+
+    endpoint: str | None
+    """host:port of the retriever, where it was named."""
+    tenant: str
+    """Whose knowledge bases are meant."""
+    home: Path
+    """Folder of the local mesh: models, data, logs and state."""
+    home_named: bool
+    """Whether the home was named, by option or environment."""
+
+    @property
+    def models_folder(self) -> Path:
+        """Folder of model folders: KBMESH_MODELS, or `models` in the home."""
+        named = os.environ.get("KBMESH_MODELS")
+        return Path(named).expanduser().absolute() if named else self.home / "models"
+
+    def running_mesh(self) -> MeshState | None:
+        """The mesh that `kbmesh up` runs on this home, unless an endpoint was named."""
+        return None if self.endpoint else read_state(self.home)
+
+    def resolved_endpoint(self) -> str:
+        """The named endpoint, else that of the running mesh, else the default one."""
+        mesh = self.running_mesh()
+        return self.endpoint or (mesh.endpoint if mesh else None) or DEFAULT_ENDPOINT
+
+    def client(self) -> KbmeshClient:
+        """A client of the mesh."""
+        return self.client_at(self.resolved_endpoint())
+
+    def client_at(self, endpoint: str, *, chunker_endpoint: str | None = None) -> KbmeshClient:
+        """A client of another mesh, as the same tenant."""
+        return KbmeshClient(endpoint, chunker_endpoint=chunker_endpoint, tenant=self.tenant, timeout_seconds=30.0)
+
+
+def invocation(context: typer.Context) -> Invocation:
+    """The options that a command was called with."""
+    found = context.find_object(Invocation)
+    if found is None:
+        raise LookupError("a command ran outside the kbmesh application")
+    return found
+
+
+def hoist_global_options(arguments: Sequence[str]) -> list[str]:
+    """Moves the global options to the front, so that they may stand after the command as well."""
+    front: list[str] = []
+    rest: list[str] = []
+    remaining = list(arguments)
+    while remaining:
+        argument = remaining.pop(0)
+        if argument == "--":
+            rest += [argument, *remaining]
+            break
+        if argument in GLOBAL_OPTIONS and remaining:
+            front += [argument, remaining.pop(0)]
+        elif argument.startswith(tuple(f"{option}=" for option in GLOBAL_OPTIONS)):
+            front.append(argument)
+        else:
+            rest.append(argument)
+    return [*front, *rest]
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Tells whether `--json` is among the options."""
+    options = list(arguments)
+    if "--" in options:
+        options = options[: options.index("--")]
+    return "--json" in options

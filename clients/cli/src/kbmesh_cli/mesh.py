@@ -1,0 +1,69 @@
+"""The services of a local mesh and their settings."""
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+
+from kbmesh_cli.errors import CliError
+from kbmesh_cli.ports import LOOPBACK, METRICS_OFFSET
+from kbmesh_cli.processes import ServicePlan
+
+SERVICES = ("retriever", "chunker", "embedder", "reranker", "edge")
+"""In the order of their ports."""
+DEFAULT_MODEL = "all-MiniLM-L6-v2"
+DEFAULT_PORT_BASE = 7400
+
+
+def require_local_extra(*modules: str) -> None:
+    """Raises CliError where the packages of the extra `local` are not installed."""
+    missing = [module for module in modules if importlib.util.find_spec(module) is None]
+    if missing:
+        raise CliError(
+            "EXTRA_MISSING",
+            f"this command runs services on this machine and needs {', '.join(missing)}",
+            hint="pip install 'kbmesh-cli[local]'",
+        )
+
+
+def plan_mesh(
+    *, home: Path, models_folder: Path, model: str, port_base: int, services: Sequence[str] = SERVICES
+) -> list[ServicePlan]:
+    """Gives the plan of each service that is asked for, in the order in which they start.
+
+    Raises CliError for a service that there is not.
+    """
+    unknown = set(services) - set(SERVICES)
+    if unknown:
+        raise CliError("USAGE", f"there is no service {sorted(unknown)[0]!r}", hint=f"there are {', '.join(SERVICES)}")
+    endpoints = {name: f"{LOOPBACK}:{port_base + index}" for index, name in enumerate(SERVICES)}
+    settings = {
+        "edge": {"DATA_FOLDER": str(home / "data" / "edge")},
+        "chunker": {"EMBEDDER": endpoints["embedder"]},
+        "embedder": {"MODELS": str(models_folder), "MODEL": model},
+        "reranker": {"MODELS": str(models_folder), "MODEL": model},
+        "retriever": {
+            "CHUNKER": endpoints["chunker"],
+            "EMBEDDER": endpoints["embedder"],
+            "RERANKER": endpoints["reranker"],
+            "QDRANT": endpoints["edge"],
+            "CATALOG": f"sqlite+aiosqlite:///{home / 'data' / 'catalog.sqlite'}",
+        },
+    }
+    # The edge first, for its collections take the longest to open; the retriever last, for it needs all others.
+    return [
+        ServicePlan(
+            name=name,
+            module=f"kbmesh_{name}",
+            port=port_base + SERVICES.index(name),
+            metrics_port=port_base + SERVICES.index(name) + METRICS_OFFSET,
+            environment={
+                "KBMESH_HOST": LOOPBACK,
+                "KBMESH_PORT": str(port_base + SERVICES.index(name)),
+                "KBMESH_METRICS_PORT": str(port_base + SERVICES.index(name) + METRICS_OFFSET),
+                **{f"KBMESH_{field}": value for field, value in settings[name].items()},
+            },
+            log_path=home / "logs" / f"{name}.log",
+        )
+        for name in reversed(SERVICES)
+        if name in services
+    ]

@@ -1,0 +1,222 @@
+"""The JSON of every result. The keys are a promise: tests/cli holds them."""
+
+from datetime import datetime
+
+from kbmesh_client import (
+    Chunk,
+    ChunkingConfig,
+    Document,
+    IngestResult,
+    KnowledgeBase,
+    Retrieval,
+    RetrieveResult,
+)
+
+
+def retrieval_to_json(answer: Retrieval) -> dict[str, object]:
+    """What `kbmesh search --json` prints."""
+    return {
+        "results": [_result_to_json(result) for result in answer.results],
+        "knowledge_bases": [
+            {
+                "name": report.knowledge_base,
+                "status": report.status.value,
+                "hits": report.hits,
+                "milliseconds": report.milliseconds,
+                "error": ({"reason": report.error.reason, "message": report.error.message} if report.error else None),
+            }
+            for report in answer.knowledge_bases
+        ],
+        "degraded": [
+            {"stage": each.stage.value, "reason": each.reason, "message": each.message} for each in answer.degraded
+        ],
+        "timings": dict(answer.timings),
+        "context_block": (
+            {
+                "text": answer.context.text,
+                "tokens": answer.context.tokens,
+                "estimated": answer.context.estimated,
+                "citations": [
+                    {"number": citation.number, "chunk_id": citation.chunk_id, "label": citation.label}
+                    for citation in answer.context.citations
+                ],
+            }
+            if answer.context
+            else None
+        ),
+        "strategy": answer.strategy.value,
+        "rerank_method": answer.rerank_method.value,
+        "queries": list(answer.queries),
+        "request_id": answer.request_id,
+        "explanation": [
+            {
+                "stage": trace.stage.value,
+                "label": trace.label,
+                "milliseconds": trace.milliseconds,
+                "candidates": [
+                    {
+                        "chunk_id": candidate.chunk_id,
+                        "knowledge_base": candidate.knowledge_base,
+                        "rank": candidate.rank,
+                        "score": candidate.score,
+                        "dropped": candidate.dropped,
+                    }
+                    for candidate in trace.candidates
+                ],
+            }
+            for trace in answer.explanation
+        ],
+    }
+
+
+def _result_to_json(result: RetrieveResult) -> dict[str, object]:
+    scores = result.scores
+    return {
+        "rank": result.rank,
+        "score": result.score,
+        "scores": {
+            "vector": scores.vector,
+            "keyword": scores.keyword,
+            "fused": scores.fused,
+            "rerank_logit": scores.rerank_logit,
+            "rerank_probability": scores.rerank_probability,
+            "final": scores.final,
+            "max_sim": scores.max_sim,
+        },
+        "text": result.text,
+        "context": result.context,
+        "citation": result.citation,
+        "document": {
+            "id": result.document.id,
+            "external_id": result.document.external_id,
+            "title": result.document.title,
+            "source_type": result.document.source_type.value,
+            "uri": result.document.uri,
+            "media_type": result.document.media_type,
+            "author": result.document.author,
+            "created_at": _time(result.document.created_at),
+        },
+        "knowledge_base": result.knowledge_base,
+        "span": {"start": result.span.start, "end": result.span.end},
+        "chunk_id": result.chunk_id,
+        "chunk_type": result.chunk_type,
+        "heading_path": list(result.heading_path),
+        "pages": list(result.pages),
+        "preview": result.preview,
+        "display": {field.label: field.value for field in result.display},
+        "duplicates": [
+            {
+                "document_id": duplicate.document.id,
+                "title": duplicate.document.title,
+                "uri": duplicate.document.uri,
+                "knowledge_base": duplicate.knowledge_base,
+                "chunk_id": duplicate.chunk_id,
+            }
+            for duplicate in result.duplicates
+        ],
+    }
+
+
+def chunk_to_json(chunk: Chunk) -> dict[str, object]:
+    """One line of `kbmesh chunk --json`."""
+    return {
+        "index": chunk.index,
+        "total": chunk.total,
+        "type": chunk.type,
+        "text": chunk.text,
+        "context": chunk.context,
+        "start": chunk.span.start,
+        "end": chunk.span.end,
+        "start_byte": chunk.span.start_byte,
+        "end_byte": chunk.span.end_byte,
+        "heading_path": list(chunk.heading_path),
+        "pages": list(chunk.pages),
+        "token_count": chunk.token_count,
+        "metadata": dict(chunk.metadata),
+        "embedded_text": chunk.embedded_text,
+        "oversize": chunk.oversize,
+    }
+
+
+def ingest_result_to_json(result: IngestResult) -> dict[str, object]:
+    """One document of `kbmesh ingest --json`."""
+    return {
+        "external_id": result.external_id,
+        "document_id": result.document_id,
+        "outcome": result.outcome.value,
+        "chunks": result.chunks,
+        "embedded": result.embedded,
+        "tokens": result.tokens,
+        "truncated": result.truncated,
+        "error": (
+            {
+                "reason": result.error.reason,
+                "message": result.error.message,
+                "metadata": dict(result.error.metadata),
+            }
+            if result.error
+            else None
+        ),
+        "warnings": [
+            {"reason": warning.reason, "message": warning.message, "metadata": dict(warning.metadata)}
+            for warning in result.warnings
+        ],
+    }
+
+
+def knowledge_base_to_json(found: KnowledgeBase) -> dict[str, object]:
+    """What `kbmesh kb` prints of a knowledge base."""
+    return {
+        "id": found.id,
+        "name": found.name,
+        "description": found.description,
+        "embedding_model": found.embedding_model,
+        "model_fingerprint": found.model_fingerprint,
+        "dimension": found.dimension,
+        "placement": found.placement.value,
+        "chunking": _config_to_json(found.chunking),
+        "retrieval": {
+            "vector_top_k": found.retrieval.vector_top_k,
+            "min_vector_score": found.retrieval.min_vector_score,
+            "weight": found.retrieval.weight,
+        },
+        "generation": found.generation,
+        "document_count": found.document_count,
+        "chunk_count": found.chunk_count,
+        "created_at": _time(found.created_at),
+        "updated_at": _time(found.updated_at),
+    }
+
+
+def document_to_json(document: Document) -> dict[str, object]:
+    """What `kbmesh kb show --documents` prints of a document."""
+    return {
+        "id": document.id,
+        "external_id": document.external_id,
+        "title": document.title,
+        "uri": document.uri,
+        "source_type": document.source_type.value,
+        "media_type": document.media_type,
+        "author": document.author,
+        "strategy": document.strategy.value,
+        "chunk_count": document.chunk_count,
+        "content_sha256": document.content_sha256.hex(),
+        "created_at": _time(document.created_at),
+        "ingested_at": _time(document.ingested_at),
+    }
+
+
+def _config_to_json(config: ChunkingConfig) -> dict[str, object]:
+    return {
+        "strategy": str(config.strategy),
+        "size": config.size,
+        "overlap": config.overlap,
+        "minimum": config.minimum,
+        "unit": str(config.unit),
+        "embedding_model": config.embedding_model,
+        "allow_truncation": config.allow_truncation,
+    }
+
+
+def _time(value: datetime | None) -> str | None:
+    return value.isoformat() if value else None
