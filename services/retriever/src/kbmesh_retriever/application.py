@@ -4,9 +4,8 @@ import asyncio
 from collections.abc import Sequence
 
 import grpc
-from kbmesh.retriever.v1 import ingestion_pb2_grpc, knowledge_base_pb2_grpc
+from kbmesh.retriever.v1 import ingestion_pb2_grpc, knowledge_base_pb2_grpc, retriever_pb2_grpc
 from kbmesh_rpc.channel import open_channel
-from kbmesh_rpc.logs import get_logger
 from kbmesh_rpc.server import Registration
 
 from kbmesh_retriever.catalog.sql import SqlCatalog
@@ -15,15 +14,16 @@ from kbmesh_retriever.ingest.sweeper import Sweeper
 from kbmesh_retriever.ingestion_servicer import IngestionServicer
 from kbmesh_retriever.knowledge_base_servicer import KnowledgeBaseServicer
 from kbmesh_retriever.knowledge_bases import KnowledgeBases
+from kbmesh_retriever.llm import ChatRephraser
 from kbmesh_retriever.mesh.chunker import ChunkerClient
 from kbmesh_retriever.mesh.embedder import EmbedderClient
 from kbmesh_retriever.mesh.port import ChunkerPort, EmbedderPort, RerankerPort
 from kbmesh_retriever.mesh.reranker import RerankerClient
+from kbmesh_retriever.retrieve.request import RetrievalLimits
+from kbmesh_retriever.retriever_servicer import RetrieverServicer
 from kbmesh_retriever.settings import RetrieverSettings
 from kbmesh_retriever.stores.port import VectorStore
 from kbmesh_retriever.stores.qdrant import QdrantStore
-
-logger = get_logger(__name__)
 
 
 class RetrieverApplication:
@@ -38,12 +38,14 @@ class RetrieverApplication:
         chunker: ChunkerPort,
         embedder: EmbedderPort,
         reranker: RerankerPort | None,
+        rephraser: ChatRephraser | None = None,
         channels: Sequence[grpc.aio.Channel] = (),
     ) -> None:
         """`channels` are closed with it."""
         self._catalog = catalog
         self._store = store
         self._channels = channels
+        self._rephraser = rephraser
         self._sweeper = Sweeper(
             catalog,
             store,
@@ -54,7 +56,21 @@ class RetrieverApplication:
         ingester = Ingester(catalog, store, chunker, embedder, max_document_bytes=settings.max_document_bytes)
         knowledge_base_servicer = KnowledgeBaseServicer(catalog, KnowledgeBases(catalog, store, chunker, embedder))
         ingestion_servicer = IngestionServicer(catalog, ingester, default_concurrency=settings.ingest_concurrency)
+        retriever_servicer = RetrieverServicer(
+            catalog=catalog,
+            store=store,
+            embedder=embedder,
+            reranker=reranker,
+            rephraser=rephraser,
+            limits=RetrievalLimits(default_deadline_seconds=settings.default_deadline_seconds),
+        )
         self.registrations: Sequence[Registration] = (
+            Registration(
+                name="kbmesh.retriever.v1.RetrieverService",
+                add=lambda server: retriever_pb2_grpc.add_RetrieverServiceServicer_to_server(
+                    retriever_servicer, server
+                ),
+            ),
             Registration(
                 name="kbmesh.retriever.v1.KnowledgeBaseService",
                 add=lambda server: knowledge_base_pb2_grpc.add_KnowledgeBaseServiceServicer_to_server(
@@ -77,6 +93,8 @@ class RetrieverApplication:
         if self._sweeping is not None:
             self._sweeping.cancel()
             await asyncio.wait([self._sweeping])
+        if self._rephraser is not None:
+            await self._rephraser.close()
         for channel in self._channels:
             await channel.close()
         await self._store.close()
@@ -93,6 +111,11 @@ async def make_application(settings: RetrieverSettings) -> RetrieverApplication:
         channel = open_channel(settings.reranker_address, max_message_bytes=settings.max_message_bytes)
         channels.append(channel)
         reranker = RerankerClient(channel, limit_seconds=settings.rerank_timeout_seconds)
+    rephraser: ChatRephraser | None = None
+    if settings.llm_url:
+        rephraser = ChatRephraser(
+            base_url=settings.llm_url, model=settings.llm_model, api_key=settings.llm_api_key.get_secret_value()
+        )
     return RetrieverApplication(
         settings,
         catalog=SqlCatalog(settings.catalog_database, reservation_timeout_seconds=settings.reservation_timeout_seconds),
@@ -104,5 +127,6 @@ async def make_application(settings: RetrieverSettings) -> RetrieverApplication:
         chunker=ChunkerClient(chunker, limit_seconds=settings.chunk_timeout_seconds),
         embedder=EmbedderClient(embedder, limit_seconds=settings.embed_timeout_seconds),
         reranker=reranker,
+        rephraser=rephraser,
         channels=channels,
     )
