@@ -13,15 +13,14 @@ from kbmesh.embedder.v1 import embedder_pb2 as pb2
 from kbmesh_embedder.application import EmbedderApplication
 from kbmesh_embedder.backends.fake import FakeBackend, embed_words
 from kbmesh_embedder.backends.port import EmbeddingBackend
-from kbmesh_embedder.backends.queued import QueueLimits
 from kbmesh_embedder.models import ModelRegistry
 from kbmesh_embedder.settings import EmbedderSettings
-from kbmesh_onnx.batcher import BatchReport, DropReason, Lane
+from kbmesh_onnx.batcher import BatchReport, DropReason, Lane, QueueLimits
 from kbmesh_rpc.channel import open_channel
 from kbmesh_rpc.errors import Reason
 from kbmesh_rpc.server import running
 
-LIMITS = QueueLimits(queue_tokens=20, draw_tokens=4096, batch_tokens=1024, bulk_share=0.25)
+LIMITS = QueueLimits(queue_tokens=20)
 
 
 @asynccontextmanager
@@ -68,9 +67,11 @@ class Queue:
 
     def __init__(self) -> None:
         self.tokens = 0
+        self._changed = asyncio.Event()
 
     def queued(self, lane: Lane, tokens: int) -> None:
         self.tokens = tokens
+        self._changed.set()
 
     def running(self, tokens: int) -> None:
         return
@@ -83,7 +84,8 @@ class Queue:
 
     async def holds(self, tokens: int) -> None:
         while self.tokens != tokens:
-            await asyncio.sleep(0.005)
+            self._changed.clear()
+            await self._changed.wait()
 
 
 async def test_a_full_queue_refuses_and_who_has_left_never_reaches_the_model(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from kbmesh_onnx.batcher import (
     ItemFailedError,
     Lane,
     QueueFullError,
+    QueueLimits,
 )
 
 
@@ -98,7 +99,7 @@ async def test_callers_of_one_moment_share_a_batch_and_none_waits_for_more() -> 
 
 async def test_what_arrives_while_the_model_works_is_sorted_into_batches_of_like_length() -> None:
     gate = Gate()
-    batcher = Batcher(gate, draw_tokens=400, batch_tokens=100)
+    batcher = Batcher(gate, limits=QueueLimits(draw_tokens=400, batch_tokens=100))
     first = await let_in(batcher, items("first"))
     await gate.wait_until_entered()
     mixed = [Item(payload=f"{tokens}", tokens=tokens) for tokens in (50, 5, 50, 5, 90)]
@@ -113,7 +114,7 @@ async def test_what_arrives_while_the_model_works_is_sorted_into_batches_of_like
 
 async def test_interactive_overtakes_bulk_between_two_batches() -> None:
     gate = Gate()
-    batcher = Batcher(gate, batch_tokens=20)
+    batcher = Batcher(gate, limits=QueueLimits(batch_tokens=20))
     bulk = await let_in(batcher, items("b1", "b2", "b3", "b4", "b5", "b6"), lane=Lane.BULK)
     await gate.wait_until_entered()
     query = await let_in(batcher, items("query"))
@@ -134,7 +135,7 @@ async def test_bulk_gets_its_share_while_interactive_never_ends() -> None:
         order.append(payloads[0])
         return payloads
 
-    batcher = Batcher(model, batch_tokens=10, bulk_share=0.25, clock=lambda: now)
+    batcher = Batcher(model, clock=lambda: now, limits=QueueLimits(batch_tokens=10, bulk_share=0.25))
     await asyncio.gather(
         batcher.submit(items(*["query"] * 100)),
         batcher.submit(items(*["bulk"] * 40), lane=Lane.BULK),
@@ -215,7 +216,7 @@ async def test_work_whose_deadline_has_passed_never_reaches_the_model() -> None:
 async def test_a_full_queue_refuses_the_whole_submission_and_says_when_to_come_back() -> None:
     gate = Gate()
     now = 0.0
-    batcher = Batcher(gate, queue_limit_tokens=100, clock=lambda: now)
+    batcher = Batcher(gate, clock=lambda: now, limits=QueueLimits(queue_tokens=100))
     first = await let_in(batcher, items("first", tokens=50))
     await gate.wait_until_entered()
     now = 2.0
@@ -238,7 +239,7 @@ async def test_a_full_queue_refuses_the_whole_submission_and_says_when_to_come_b
 
 async def test_bulk_cannot_fill_the_place_kept_for_those_who_wait() -> None:
     gate = Gate()
-    batcher = Batcher(gate, queue_limit_tokens=100, interactive_reserve=0.25)
+    batcher = Batcher(gate, limits=QueueLimits(queue_tokens=100, interactive_reserve=0.25))
     first = await let_in(batcher, items("first"))
     await gate.wait_until_entered()
     bulk = await let_in(batcher, items("bulk", tokens=70), lane=Lane.BULK)
@@ -254,7 +255,7 @@ async def test_bulk_cannot_fill_the_place_kept_for_those_who_wait() -> None:
 async def test_a_submission_larger_than_the_queue_is_taken_when_nothing_waits() -> None:
     gate = Gate()
     gate.open()
-    batcher = Batcher(gate, queue_limit_tokens=100)
+    batcher = Batcher(gate, limits=QueueLimits(queue_tokens=100))
     answer = await batcher.submit(items(*"abcdef", tokens=40))
     assert answer.outcomes == tuple("ABCDEF")
     await batcher.close()
@@ -263,7 +264,7 @@ async def test_a_submission_larger_than_the_queue_is_taken_when_nothing_waits() 
 async def test_expired_work_makes_room_for_the_living() -> None:
     gate = Gate()
     now = 0.0
-    batcher = Batcher(gate, queue_limit_tokens=100, clock=lambda: now)
+    batcher = Batcher(gate, clock=lambda: now, limits=QueueLimits(queue_tokens=100))
     first = await let_in(batcher, items("first"))
     await gate.wait_until_entered()
     late = await let_in(batcher, items("late", tokens=90), deadline=1.0)
@@ -295,7 +296,7 @@ async def test_the_observer_sees_every_token_come_and_go() -> None:
     gate = Gate()
     gate.open()
     notes = Notes()
-    batcher = Batcher(gate, observer=notes, batch_tokens=100)
+    batcher = Batcher(gate, observer=notes, limits=QueueLimits(batch_tokens=100))
     await batcher.submit([Item(payload="a", tokens=10), Item(payload="b", tokens=30)], lane=Lane.BULK)
     (report,) = notes.reports
     assert (report.lane, report.items, report.tokens, report.padded_tokens) == (Lane.BULK, 2, 40, 60)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kbmesh_onnx.batcher import Batcher, Item, ItemExpiredError, ItemFailedError, Lane
+from kbmesh_onnx.batcher import Batcher, Item, ItemExpiredError, ItemFailedError, Lane, QueueLimits
 
 BATCH_TOKENS = 64
 
@@ -81,7 +81,9 @@ def test_each_item_has_exactly_one_outcome_in_its_place(everybody: list[Caller],
     async def story() -> FakeModel:
         model = FakeModel()
         batcher = Batcher(
-            model, draw_tokens=draw_tokens, batch_tokens=BATCH_TOKENS, queue_limit_tokens=10**9, clock=lambda: 0.0
+            model,
+            clock=lambda: 0.0,
+            limits=QueueLimits(draw_tokens=draw_tokens, batch_tokens=BATCH_TOKENS, queue_tokens=10**9),
         )
         tasks = [asyncio.create_task(call(batcher, number, caller)) for number, caller in enumerate(everybody)]
         for _ in range(3):
@@ -114,7 +116,7 @@ def test_each_item_has_exactly_one_outcome_in_its_place(everybody: list[Caller],
 def test_a_draw_runs_by_length_with_no_batch_that_its_successor_would_have_fitted_into(lengths: list[int]) -> None:
     async def story() -> FakeModel:
         model = FakeModel()
-        batcher = Batcher(model, draw_tokens=10**6, batch_tokens=BATCH_TOKENS)
+        batcher = Batcher(model, limits=QueueLimits(draw_tokens=10**6, batch_tokens=BATCH_TOKENS))
         await batcher.submit(
             [
                 Item(payload=Payload(caller=0, position=position, tokens=tokens, poison=False), tokens=tokens)

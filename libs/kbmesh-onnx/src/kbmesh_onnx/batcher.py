@@ -42,6 +42,7 @@ __all__ = [
     "ItemFailedError",
     "Lane",
     "QueueFullError",
+    "QueueLimits",
     "SilentObserver",
 ]
 
@@ -51,6 +52,32 @@ MIN_RETRY_SECONDS = 0.1
 MAX_RETRY_SECONDS = 60.0
 RATE_MEMORY = 0.9
 """How much of the measured tokens and seconds is kept at each batch: about the last ten batches count."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueLimits:
+    """How a model's queue is kept. Raises ValueError for shares that are out of range."""
+
+    queue_tokens: int = 524_288
+    """Tokens that may wait."""
+    draw_tokens: int = 4096
+    """Tokens that are drawn from the queue at once and sorted by length."""
+    batch_tokens: int = 1024
+    """Tokens of one run of the model, padding included."""
+    bulk_share: float = 0.25
+    """Part of the model's time that bulk work gets where both lanes always have work."""
+    interactive_reserve: float = 0.25
+    """Part of the queue that bulk work may not fill, so that ingestion cannot shut out those who wait."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.bulk_share < 1 or not 0 <= self.interactive_reserve < 1:
+            raise ValueError("bulk_share lies between 0 and 1, interactive_reserve from 0 to below 1")
+
+    def admission(self, lane: Lane) -> int:
+        """Tokens that may wait for a submission to this lane to be taken."""
+        return (
+            self.queue_tokens if lane is Lane.INTERACTIVE else int(self.queue_tokens * (1 - self.interactive_reserve))
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,35 +157,21 @@ class Batcher(Generic[PayloadT, ResultT]):
     at a time. Where it raises, the batch is halved until the item that breaks it is alone: that one fails, its batch
     mates do not.
 
-    A submission is taken whole or refused whole. The bulk lane may fill the queue only up to `1 - interactive_reserve`
-    of the limit, so that ingestion cannot shut out those who wait. A submission that is larger than the limit is
-    taken where nothing else waits, for otherwise it never could be.
-
-    `bulk_share` is the part of the model's time that the bulk lane gets where both lanes always have work.
+    A submission is taken whole or refused whole. One that is larger than the queue's limit is taken where nothing else
+    waits, for otherwise it never could be.
     """
 
     def __init__(
         self,
         run_model: Callable[[list[PayloadT]], Sequence[ResultT]],
         *,
-        draw_tokens: int = 4096,
-        batch_tokens: int = 1024,
-        queue_limit_tokens: int = 524_288,
-        bulk_share: float = 0.25,
-        interactive_reserve: float = 0.25,
+        limits: QueueLimits | None = None,
         observer: BatchObserver | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if not 0 < bulk_share < 1 or not 0 <= interactive_reserve < 1:
-            raise ValueError("bulk_share lies between 0 and 1, interactive_reserve from 0 to below 1")
         self._run_model = run_model
-        self._draw_tokens = draw_tokens
-        self._batch_tokens = batch_tokens
-        self._limits = {
-            Lane.INTERACTIVE: queue_limit_tokens,
-            Lane.BULK: int(queue_limit_tokens * (1 - interactive_reserve)),
-        }
-        self._bulk_ratio = bulk_share / (1 - bulk_share)
+        self._limits = limits or QueueLimits()
+        self._bulk_ratio = self._limits.bulk_share / (1 - self._limits.bulk_share)
         self._bulk_credit_seconds = 0.0
         self._observer = observer or SilentObserver()
         self._clock = clock
@@ -193,7 +206,7 @@ class Batcher(Generic[PayloadT, ResultT]):
 
         Lets a caller find out before it has spent time on tokenising.
         """
-        limit = self._limits[lane]
+        limit = self._limits.admission(lane)
         if self.queued_tokens + tokens <= limit:
             return
         for name, queue in self._lanes.items():
@@ -273,7 +286,7 @@ class Batcher(Generic[PayloadT, ResultT]):
         for lane in self._lanes_in_order():
             queue = self._lanes[lane]
             batch, expired = queue.take_batch(
-                draw_tokens=self._draw_tokens, batch_tokens=self._batch_tokens, now=self._clock()
+                draw_tokens=self._limits.draw_tokens, batch_tokens=self._limits.batch_tokens, now=self._clock()
             )
             self._drop(lane, "expired", expired)
             if batch:

@@ -6,10 +6,10 @@ from functools import partial
 import grpc
 from kbmesh.embedder.v1.embedder_pb2 import DESCRIPTOR
 from kbmesh.embedder.v1.embedder_pb2_grpc import add_EmbedderServiceServicer_to_server
+from kbmesh_onnx.batcher import QueueLimits
 from kbmesh_rpc.server import Registration
 
 from kbmesh_embedder.backends.port import EmbeddingBackend
-from kbmesh_embedder.backends.queued import QueueLimits
 from kbmesh_embedder.embedding import CallLimits
 from kbmesh_embedder.metrics import ModelMetrics
 from kbmesh_embedder.models import ModelRegistry

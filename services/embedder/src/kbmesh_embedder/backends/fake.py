@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-from kbmesh_onnx.batcher import Batcher, BatchObserver
+from kbmesh_onnx.batcher import Batcher, BatchObserver, QueueLimits
 from kbmesh_rpc.errors import EmptyText, KbmeshError, TextTooLong
 from numpy.typing import NDArray
 
 from kbmesh_embedder.backends.port import Embeddings, InputType, ModelDescription, Priority, TokenCount, Truncation
-from kbmesh_embedder.backends.queued import QueueLimits, ReadyText, check_room, embed_ready
+from kbmesh_embedder.backends.queued import ReadyText, check_room, embed_ready
 
 DIMENSION = 384
 MATRYOSHKA_DIMENSIONS = (256, 128, 64)
@@ -59,10 +59,7 @@ class FakeBackend:
         )
         self._batcher: Batcher[tuple[str, ...], NDArray[np.float32]] = Batcher(
             lambda texts: [embed_words(name, words) for words in texts],
-            draw_tokens=limits.draw_tokens,
-            batch_tokens=limits.batch_tokens,
-            queue_limit_tokens=limits.queue_tokens,
-            bulk_share=limits.bulk_share,
+            limits=limits,
             observer=observer,
         )
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from kbmesh_onnx.batcher import Batcher, BatchObserver
+from kbmesh_onnx.batcher import Batcher, BatchObserver, QueueLimits
 from kbmesh_onnx.errors import DeviceUnavailable, ModelFolderError, TextError
 from kbmesh_onnx.errors import TextTooLong as TextTooLongForModel
 from kbmesh_onnx.folder import ModelCard, load_card
+from kbmesh_onnx.padding import pad
 from kbmesh_onnx.session import ModelSession
 from kbmesh_onnx.tokenizer import ModelTokenizer, TokenizedText
 from kbmesh_rpc.errors import EmptyText, InvalidField, KbmeshError, TextTooLong
@@ -25,7 +26,7 @@ from kbmesh_embedder.backends.port import (
     TokenCount,
     Truncation,
 )
-from kbmesh_embedder.backends.queued import QueueLimits, ReadyText, check_room, embed_ready
+from kbmesh_embedder.backends.queued import ReadyText, check_room, embed_ready
 
 TOKENIZER_THREADS = 2
 WARM_UP_TOKENS = (8, 32, 128, 512)
@@ -54,10 +55,7 @@ class OnnxBackend:
         self._threads = ThreadPoolExecutor(max_workers=TOKENIZER_THREADS, thread_name_prefix="tokenizer")
         self._batcher: Batcher[TokenizedText, NDArray[np.float32]] = Batcher(
             self._run,
-            draw_tokens=limits.draw_tokens,
-            batch_tokens=limits.batch_tokens,
-            queue_limit_tokens=limits.queue_tokens,
-            bulk_share=limits.bulk_share,
+            limits=limits,
             observer=observer,
         )
         self._description = ModelDescription(
@@ -188,11 +186,6 @@ class OnnxBackend:
         )
 
     def _run(self, texts: list[TokenizedText]) -> list[NDArray[np.float32]]:
-        shape = (len(texts), max(text.tokens for text in texts))
-        ids, mask, type_ids = np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-        for row, text in enumerate(texts):
-            ids[row, : text.tokens] = text.ids
-            mask[row, : text.tokens] = 1
-            type_ids[row, : text.tokens] = text.type_ids
+        ids, mask, type_ids = pad(texts)
         (vectors,) = self._session.run(ids, mask, type_ids, outputs=("embeddings",))
         return list(vectors)

@@ -29,20 +29,6 @@ log = get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueueLimits:
-    """How a model's queue is kept."""
-
-    queue_tokens: int
-    """Tokens that may wait."""
-    draw_tokens: int
-    """Tokens that are drawn from the queue at once and sorted by length."""
-    batch_tokens: int
-    """Tokens of one run of the model, padding included."""
-    bulk_share: float
-    """Part of the model's time that bulk work gets while interactive work waits."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class ReadyText(Generic[PayloadT]):
     """A tokenised text."""
 
