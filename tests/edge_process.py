@@ -9,9 +9,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from qdrant_client import AsyncQdrantClient
 
 START_SECONDS = 60
 
@@ -69,3 +71,12 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def client(url: str) -> AsyncQdrantClient:
+    """qdrant-client as kbmesh uses it: by gRPC alone."""
+    port = urlsplit(url).port
+    assert port is not None
+    return AsyncQdrantClient(
+        host="127.0.0.1", grpc_port=port, prefer_grpc=True, check_compatibility=False, timeout=START_SECONDS
+    )

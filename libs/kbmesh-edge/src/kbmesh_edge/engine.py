@@ -119,9 +119,13 @@ class Engine:
             raise EngineFailed(f"the engine stopped on this request: {panic}") from panic
 
     def _reopen(self, collection: Collection) -> None:
-        """After a panic the engine's memory is not to be trusted; its files and its log are."""
+        """After a panic the engine's memory is not to be trusted; its files and its log are, but for the operation it
+        panicked on, which is the log's last. An operation that does nothing moves the log past it: else every start
+        would repeat it, and panic."""
         _log.error("engine panicked, reopening the collection", collection=collection.name)
+        nothing = qdrant_edge.UpdateOperation.delete_points([])
         try:
+            _guarded(lambda: collection.shard.update(nothing))
             _guarded(collection.shard.close)
             collection.shard = _guarded(lambda: self._folder.open_shard(collection.name, collection.config))
         except (EdgeError, _EnginePanicError) as error:

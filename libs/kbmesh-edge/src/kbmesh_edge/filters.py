@@ -80,7 +80,8 @@ def _match(message: qdrant.Match) -> Any:
         case "integer":
             return engine.MatchValue(message.integer)
         case "boolean":
-            return engine.MatchValue(message.boolean)
+            # The engine's Python binding takes True for the integer 1, which would match something else in silence.
+            raise NotServed("match conditions of kind boolean")
         case "keywords":
             return engine.MatchAny(list(message.keywords.strings))
         case "integers":
