@@ -35,11 +35,11 @@ def run(arguments: Sequence[str]) -> int:
         print_failure(failure, as_json=as_json)
         return USAGE if failure.reason == "USAGE" else FAILED
     except typer.TyperException as error:  # typer's own: an unknown option, a missing argument
-        if error.format_message():
-            failure = Failure(
-                reason="USAGE", message=error.format_message(), hint="`kbmesh COMMAND --help` shows how it is called"
-            )
-            print_failure(failure, as_json=as_json)
+        if type(error).__name__ == "NoArgsIsHelpError":  # has no public name; its message is the help
+            sys.stderr.write(f"{error.format_message()}\n")
+        else:
+            hint = "`kbmesh COMMAND --help` shows how it is called"
+            print_failure(Failure(reason="USAGE", message=error.format_message(), hint=hint), as_json=as_json)
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         messages().print("interrupted")

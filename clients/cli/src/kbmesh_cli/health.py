@@ -16,6 +16,7 @@ CHANNEL_OPTIONS = (
     ("grpc.enable_retries", 0),
     # Checks of one address from several places must not share a connection that is backing off.
     ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
 )
 
 

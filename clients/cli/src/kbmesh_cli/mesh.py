@@ -34,19 +34,18 @@ def plan_mesh(
     """
     unknown = set(services) - set(SERVICES)
     if unknown:
-        raise CliError("USAGE", f"there is no service {sorted(unknown)[0]!r}", hint=f"there are {', '.join(SERVICES)}")
+        raise CliError("USAGE", f"there is no service {min(unknown)!r}", hint=f"there are {', '.join(SERVICES)}")
     endpoints = {name: f"{LOOPBACK}:{port_base + index}" for index, name in enumerate(SERVICES)}
     settings = {
         "edge": {"DATA_FOLDER": str(home / "data" / "edge")},
-        "chunker": {"EMBEDDER": endpoints["embedder"]},
+        "chunker": {"EMBEDDER_ADDRESS": endpoints["embedder"]},
         "embedder": {"MODELS": str(models_folder), "MODEL": model},
         "reranker": {"MODELS": str(models_folder), "MODEL": model},
         "retriever": {
-            "CHUNKER": endpoints["chunker"],
-            "EMBEDDER": endpoints["embedder"],
-            "RERANKER": endpoints["reranker"],
-            "QDRANT": endpoints["edge"],
-            "CATALOG": f"sqlite+aiosqlite:///{home / 'data' / 'catalog.sqlite'}",
+            "CHUNKER_ADDRESS": endpoints["chunker"],
+            "EMBEDDER_ADDRESS": endpoints["embedder"],
+            "RERANKER_ADDRESS": endpoints["reranker"],
+            "QDRANT_URL": f"http://{endpoints['edge']}",
         },
     }
     # The edge first, for its collections take the longest to open; the retriever last, for it needs all others.
@@ -57,6 +56,7 @@ def plan_mesh(
             port=port_base + SERVICES.index(name),
             metrics_port=port_base + SERVICES.index(name) + METRICS_OFFSET,
             environment={
+                "KBMESH_HOME": str(home),
                 "KBMESH_HOST": LOOPBACK,
                 "KBMESH_PORT": str(port_base + SERVICES.index(name)),
                 "KBMESH_METRICS_PORT": str(port_base + SERVICES.index(name) + METRICS_OFFSET),

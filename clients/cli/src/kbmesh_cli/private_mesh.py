@@ -54,7 +54,7 @@ def _start(
     home: Path, models_folder: Path, model: str, services: Sequence[str], *, show_progress: bool
 ) -> tuple[subprocess.Popen[str], MeshState]:
     for attempt in range(1, START_ATTEMPTS + 1):
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # noqa: S603 - this very command
             [
                 *(sys.executable, "-m", "kbmesh_cli.child", str(os.getpid()), "kbmesh_cli"),
                 *("--home", str(home), "up", "--json", "--models", str(models_folder), "--model", model),

@@ -1,4 +1,8 @@
-"""The JSON of every result. The keys are a promise: tests/cli holds them."""
+"""The JSON of every result. The keys are a promise: tests/cli holds them.
+
+Names that a person types (strategies, kinds of sources, placements, stages) are in lower case; codes that a machine
+compares (reasons, statuses, outcomes) are in upper case, as the contracts have them.
+"""
 
 from datetime import datetime
 
@@ -28,7 +32,8 @@ def retrieval_to_json(answer: Retrieval) -> dict[str, object]:
             for report in answer.knowledge_bases
         ],
         "degraded": [
-            {"stage": each.stage.value, "reason": each.reason, "message": each.message} for each in answer.degraded
+            {"stage": each.stage.value.lower(), "reason": each.reason, "message": each.message}
+            for each in answer.degraded
         ],
         "timings": dict(answer.timings),
         "context_block": (
@@ -44,13 +49,13 @@ def retrieval_to_json(answer: Retrieval) -> dict[str, object]:
             if answer.context
             else None
         ),
-        "strategy": answer.strategy.value,
-        "rerank_method": answer.rerank_method.value,
+        "strategy": answer.strategy.value.lower(),
+        "rerank_method": answer.rerank_method.value.lower(),
         "queries": list(answer.queries),
         "request_id": answer.request_id,
         "explanation": [
             {
-                "stage": trace.stage.value,
+                "stage": trace.stage.value.lower(),
                 "label": trace.label,
                 "milliseconds": trace.milliseconds,
                 "candidates": [
@@ -90,7 +95,7 @@ def _result_to_json(result: RetrieveResult) -> dict[str, object]:
             "id": result.document.id,
             "external_id": result.document.external_id,
             "title": result.document.title,
-            "source_type": result.document.source_type.value,
+            "source_type": result.document.source_type.value.lower(),
             "uri": result.document.uri,
             "media_type": result.document.media_type,
             "author": result.document.author,
@@ -173,7 +178,7 @@ def knowledge_base_to_json(found: KnowledgeBase) -> dict[str, object]:
         "embedding_model": found.embedding_model,
         "model_fingerprint": found.model_fingerprint,
         "dimension": found.dimension,
-        "placement": found.placement.value,
+        "placement": found.placement.value.lower(),
         "chunking": _config_to_json(found.chunking),
         "retrieval": {
             "vector_top_k": found.retrieval.vector_top_k,
@@ -195,10 +200,10 @@ def document_to_json(document: Document) -> dict[str, object]:
         "external_id": document.external_id,
         "title": document.title,
         "uri": document.uri,
-        "source_type": document.source_type.value,
+        "source_type": document.source_type.value.lower(),
         "media_type": document.media_type,
         "author": document.author,
-        "strategy": document.strategy.value,
+        "strategy": document.strategy.value.lower(),
         "chunk_count": document.chunk_count,
         "content_sha256": document.content_sha256.hex(),
         "created_at": _time(document.created_at),
@@ -208,11 +213,11 @@ def document_to_json(document: Document) -> dict[str, object]:
 
 def _config_to_json(config: ChunkingConfig) -> dict[str, object]:
     return {
-        "strategy": str(config.strategy),
+        "strategy": str(config.strategy).lower(),
         "size": config.size,
         "overlap": config.overlap,
         "minimum": config.minimum,
-        "unit": str(config.unit),
+        "unit": str(config.unit).lower(),
         "embedding_model": config.embedding_model,
         "allow_truncation": config.allow_truncation,
     }

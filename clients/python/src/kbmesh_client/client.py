@@ -71,9 +71,9 @@ class KbmeshClient:
         self._identity = Identity(tenant=tenant, principals=tuple(principals))
         self._timeout_seconds = timeout_seconds
         self._max_document_bytes = max_document_bytes
-        options = channel_options(max_message_bytes)
 
         def open_channel(target: str) -> grpc.Channel:
+            options = channel_options(target, max_message_bytes)
             if credentials is None:
                 return grpc.insecure_channel(target, options)
             return grpc.secure_channel(target, credentials, options)

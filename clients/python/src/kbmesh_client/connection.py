@@ -10,6 +10,7 @@ DEFAULT_ENDPOINT = "127.0.0.1:7400"
 DEFAULT_TENANT = "default"
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 """What kbmesh's servers accept by default."""
+KEEPALIVE_MILLISECONDS = 30_000
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
 """What the chunker accepts by default."""
 
@@ -53,9 +54,16 @@ def new_request_id() -> str:
     return secrets.token_hex(16)
 
 
-def channel_options(max_message_bytes: int) -> Sequence[tuple[str, str | int]]:
+def channel_options(endpoint: str, max_message_bytes: int) -> Sequence[tuple[str, str | int]]:
     """Options of a channel: both message limits, round robin over all addresses, retries of UNAVAILABLE."""
     return (
+        # A proxy in the environment is for the outside world.
+        ("grpc.enable_http_proxy", 0 if is_loopback(endpoint) else 1),
+        # A long ingestion notices a dead peer. kbmesh's servers allow a ping every 20 s.
+        ("grpc.keepalive_time_ms", KEEPALIVE_MILLISECONDS),
+        ("grpc.keepalive_timeout_ms", 10_000),
+        # A call that is larger than this buffer is not retried; gRPC's default is 256 KiB.
+        ("grpc.per_rpc_retry_buffer_size", max_message_bytes),
         ("grpc.max_send_message_length", max_message_bytes),
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.enable_retries", 1),
@@ -64,6 +72,11 @@ def channel_options(max_message_bytes: int) -> Sequence[tuple[str, str | int]]:
         ("grpc.max_reconnect_backoff_ms", 5000),
         ("grpc.service_config", json.dumps(service_config())),
     )
+
+
+def is_loopback(endpoint: str) -> bool:
+    """Tells whether the endpoint is on this machine."""
+    return endpoint.rpartition(":")[0] in ("localhost", "[::1]") or endpoint.startswith("127.")
 
 
 def service_config() -> dict[str, object]:

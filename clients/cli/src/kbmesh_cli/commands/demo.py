@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -23,16 +23,16 @@ from kbmesh_cli.private_mesh import private_mesh
 from kbmesh_cli.rendering import retrieval_to_json
 from kbmesh_cli.sources import find_files
 
-KNOWLEDGE_BASES: Mapping[str, tuple[str, Sequence[str]]] = {
-    "handbook": ("Runbooks, policies and code of the platform team", ("runbooks", "policies", "code")),
-    "conversations": ("Mails and Slack threads of the platform team", ("mail", "slack")),
+KNOWLEDGE_BASES: Mapping[str, str] = {
+    "handbook": "Runbooks, policies and code of the platform team",
+    "conversations": "Mails and Slack threads of the platform team",
 }
-"""Description and folders of each knowledge base."""
+"""Description of each knowledge base. Its documents are in the folder of its name."""
 
 QUESTIONS = (
     "How do I roll back a bad release of the checkout service?",
-    "How long do we keep customer backups, and who may restore one?",
-    "Why did the payment webhooks arrive twice last week?",
+    "Who may restore a customer backup?",
+    "Why did the payment webhooks arrive twice?",
 )
 
 
@@ -95,10 +95,9 @@ def demo(
 
 
 def _fill(client: KbmeshClient, name: str, folder: Path, console: Console) -> dict[str, int]:
-    description, folders = KNOWLEDGE_BASES[name]
     with contextlib.suppress(KnowledgeBaseAlreadyExists):
-        client.create_knowledge_base(name, description=description)
-    files = find_files([folder / part for part in folders], base=folder)
+        client.create_knowledge_base(name, description=KNOWLEDGE_BASES[name])
+    files = find_files([folder / name], base=folder)
     outcome = list(ingest_files(client, name, files))
     for result in outcome:
         if result.error is not None:
@@ -115,7 +114,7 @@ def _examples(named: Path | None) -> Path:
     places = [named] if named else [Path("examples"), *(parent / "examples" for parent in Path(__file__).parents)]
     for place in places:
         folder = place / "documents" if (place / "documents").is_dir() else place
-        if all((folder / part).is_dir() for _, parts in KNOWLEDGE_BASES.values() for part in parts):
+        if all((folder / name).is_dir() for name in KNOWLEDGE_BASES):
             return folder
     raise CliError(
         "FILE_NOT_FOUND",

@@ -53,7 +53,7 @@ def ingest(
                 client.create_knowledge_base(knowledge_base)
         else:
             client.get_knowledge_base(knowledge_base)  # before any file is read
-        outcome = [result for result in with_progress(ingest_files(client, knowledge_base, files), total=len(files))]
+        outcome = list(with_progress(ingest_files(client, knowledge_base, files), total=len(files)))
     seconds = time.monotonic() - began
     counts = count(outcome)
     if json_output:

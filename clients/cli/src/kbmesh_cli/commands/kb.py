@@ -132,7 +132,7 @@ def show(
             table.add_row(
                 escape(document.external_id),
                 escape(document.title),
-                document.source_type,
+                document.source_type.lower(),
                 str(document.chunk_count),
                 f"{document.ingested_at:%Y-%m-%d %H:%M}" if document.ingested_at else "",
             )

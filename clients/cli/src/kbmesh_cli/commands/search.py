@@ -16,6 +16,8 @@ from kbmesh_cli.output import print_json, results
 from kbmesh_cli.rendering import retrieval_to_json
 
 PREVIEW_CHARACTERS = 400
+SHOWN_ANYWAY = frozenset({"Section", "Page", "Pages"})
+"""Display fields that repeat a result's heading path and pages."""
 
 
 class RetrievalChoice(StrEnum):
@@ -40,7 +42,7 @@ def search(
         typer.Option(
             "--filter",
             metavar="FIELD=VALUE",
-            help="Keep only documents whose field has this value, such as source_type=SLACK or metadata.team=ops. "
+            help="Keep only documents whose field has this value, such as source_type=slack or metadata.team=ops. "
             "Several values of one field widen, several fields narrow.",
         ),
     ] = None,
@@ -76,7 +78,7 @@ def parse_filter(conditions: list[str]) -> Filter | None:
     for condition in conditions:
         field, separator, value = condition.partition("=")
         if not separator or not field.strip() or not value:
-            raise CliError("USAGE", f"--filter needs FIELD=VALUE, not {condition!r}", hint="such as source_type=SLACK")
+            raise CliError("USAGE", f"--filter needs FIELD=VALUE, not {condition!r}", hint="such as source_type=slack")
         values.setdefault(field.strip(), []).append(value)
     if not values:
         return None
@@ -97,7 +99,7 @@ def show_answer(answer: Retrieval, console: Console, *, explain: bool = False, c
             )
     for each in answer.degraded:
         console.print(
-            f"[yellow]degraded: {each.stage.value}[/] ({each.reason}): {escape(each.message)}", soft_wrap=True
+            f"[yellow]degraded: {each.stage.value.lower()}[/] ({each.reason}): {escape(each.message)}", soft_wrap=True
         )
     searched = ", ".join(f"{report.knowledge_base} {report.hits}" for report in answer.knowledge_bases)
     console.print(
@@ -120,7 +122,7 @@ def show_result(result: RetrieveResult, console: Console) -> None:
     place = [" › ".join(result.heading_path)] if result.heading_path else []
     if result.pages:
         place.append("page " + ", ".join(map(str, result.pages)))
-    place += [f"{field.label} {field.value}" for field in result.display]
+    place += [f"{field.label} {field.value}" for field in result.display if field.label not in SHOWN_ANYWAY]
     where = [result.knowledge_base, *place, result.document.uri or result.document.external_id]
     console.print(f"   [dim]{escape(' · '.join(part for part in where if part))}[/]", soft_wrap=True)
     preview = " ".join(result.text.split())

@@ -136,9 +136,7 @@ class _LocalMesh:
             table.add_row(name, service.endpoint, "[green]SERVING[/]", service.metrics, str(service.pid))
         console = results()
         console.print(table)
-        console.print(
-            f"home {self.home}, logs {self.home / 'logs'}; Ctrl-C stops the mesh", soft_wrap=True, markup=False
-        )
+        console.print(f"logs in {self.home / 'logs'}; Ctrl-C stops the mesh", soft_wrap=True, markup=False)
         console.print(f"[bold green]ready[/] after {seconds:.1f} s")
         sys.stdout.flush()
 
@@ -177,7 +175,7 @@ def _detach(home: Path, *, json_output: bool) -> None:
     log_path = home / "logs" / "up.log"
     arguments = [argument for argument in sys.argv[1:] if argument not in ("--detach", "--json")]
     with log_path.open("ab") as log:
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # noqa: S603 - this very command
             [sys.executable, "-m", "kbmesh_cli", *arguments, "--json"],
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -100,9 +100,10 @@ def _condition_to_wire(condition: Condition) -> retriever_pb2.Condition:
         return retriever_pb2.Condition(
             field=condition.field, range=retriever_pb2.Range(gte=condition.gte, lte=condition.lte)
         )
-    return retriever_pb2.Condition(
-        field=condition.field, any_of=retriever_pb2.StringList(values=list(condition.any_of))
-    )
+    # The servers write these names in lower case.
+    lower = condition.field in ("source_type", "strategy")
+    values = [value.lower() if lower else value for value in condition.any_of]
+    return retriever_pb2.Condition(field=condition.field, any_of=retriever_pb2.StringList(values=values))
 
 
 def retrieval_from_wire(message: retriever_pb2.RetrieveResponse, *, is_final: bool = True) -> Retrieval:

@@ -12,7 +12,6 @@ STATUS_KEY = "grpc-status-details-bin"
 
 def error_from_call(error: grpc.RpcError, *, endpoint: str, request_id: str) -> KbmeshError:
     """Gives the typed error of a failed call, synchronous or asynchronous."""
-
     code: grpc.StatusCode = error.code()
     text: str = error.details() or ""
     info, violations, retry_after_seconds = _read_details(error.trailing_metadata() or ())
@@ -25,10 +24,8 @@ def error_from_call(error: grpc.RpcError, *, endpoint: str, request_id: str) -> 
         metadata = {}
         if code is grpc.StatusCode.UNAVAILABLE:
             metadata = {"dependency": endpoint}
-            text = (
-                f"no kbmesh server answers at {endpoint} ({text}). Is it running there? "
-                "On a laptop `kbmesh up` starts one."
-            )
+            # gRPC's text ends with the cause, as in "…: Failed to connect to remote host: Connection refused".
+            text = f"no kbmesh server answers at {endpoint} ({text.rpartition(': ')[2]}); is it running there?"
         elif code is grpc.StatusCode.DEADLINE_EXCEEDED:
             metadata = {"stage": "client"}
             text = f"no answer from {endpoint} within the deadline"
