@@ -9,7 +9,6 @@ from kbmesh_retriever.catalog.port import Document
 
 PREVIEW_CHARACTERS = 160
 
-_SPACE = regex.compile(r"\s+")
 _LAST_WORD = regex.compile(r"\s\S*\Z")
 
 _FIELDS_BY_SOURCE: Mapping[str, Sequence[tuple[str, tuple[str, ...]]]] = {
@@ -77,18 +76,22 @@ def label_of(document: Document, knowledge_base: str, *, heading_path: Sequence[
     if pages:
         place.append(f"{'pages' if len(pages) > 1 else 'page'} {_page_range(pages)}")
     label = ", ".join([document.title or document.external_id, *place]) + f" ({knowledge_base})"
-    return _SPACE.sub(" ", f"{label} {document.uri}").strip()
+    return _on_one_line(f"{label} {document.uri}")
 
 
 def preview_of(text: str) -> str:
     """The first words of a text on one line, with an ellipsis where there are more."""
-    line = _SPACE.sub(" ", text).strip()
+    line = _on_one_line(text)
     if len(line) <= PREVIEW_CHARACTERS:
         return line
     cut = line[:PREVIEW_CHARACTERS]
     # A cut inside a word goes back to its start, a cut inside a word as long as the line stays.
     shorter = _LAST_WORD.sub("", cut) if line[PREVIEW_CHARACTERS] != " " else cut
     return shorter.rstrip() + "…"
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _lines(metadata: Mapping[str, str]) -> str:
