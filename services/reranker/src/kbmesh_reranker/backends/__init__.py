@@ -1,0 +1,1 @@
+"""Where scores come from: implementations of one port."""

@@ -1,0 +1,141 @@
+"""MaxSim over the token vectors of an embedding model: a reranker where no cross-encoder is installed.
+
+Token vectors are the last hidden states, scaled to unit length. The score is the mean over the query's tokens of the
+best cosine with a token of the document (Khattab and Zaharia, ColBERT, SIGIR 2020, without its training). Special
+tokens and prefixes take no part in it.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from kbmesh_onnx.batcher import Batcher, BatchError, BatchObserver, Item, QueueLimits
+from kbmesh_onnx.errors import ModelFolderError, TextError
+from kbmesh_onnx.padding import pad
+from kbmesh_onnx.tokenizer import TokenizedText
+from kbmesh_rpc.errors import EmptyText, InferenceFailed, InvalidField, KbmeshError
+from numpy.typing import NDArray
+
+from kbmesh_reranker.backends.model_folder import OpenModel
+from kbmesh_reranker.backends.port import Method, ModelDescription, Scores, Timings
+from kbmesh_reranker.backends.queued import Windows, check_room, score_windows, submit
+from kbmesh_reranker.backends.token_windows import TokenWindow, TokenWindows
+
+Floats = NDArray[np.float32]
+
+TOKENIZER_THREADS = 2
+WARM_UP_WORDS = (8, 64, 512)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passage:
+    """What the model reads at once: a window of a document, or the query."""
+
+    window: TokenWindow
+    query: Floats | None
+    """(query tokens, dimension) to compare with. None for the query itself."""
+
+
+class LateInteractionBackend:
+    """Compares the query's token vectors with those of each window of a document."""
+
+    def __init__(
+        self, model: OpenModel, *, max_windows: int, limits: QueueLimits, observer: BatchObserver | None = None
+    ) -> None:
+        self._model = model
+        self._description = model.describe(method=Method.LATE_INTERACTION, backend="late_interaction")
+        card = model.card
+        self._query_windows = TokenWindows(
+            model.tokenizer, prefix=card.query_prefix, max_tokens=card.max_tokens, max_windows=1
+        )
+        self._document_windows = TokenWindows(
+            model.tokenizer, prefix=card.document_prefix, max_tokens=card.max_tokens, max_windows=max_windows
+        )
+        self._threads = ThreadPoolExecutor(max_workers=TOKENIZER_THREADS, thread_name_prefix="tokenizer")
+        self._batcher: Batcher[Passage, Floats] = Batcher(self._run, limits=limits, observer=observer)
+
+    @property
+    def description(self) -> ModelDescription:
+        return self._description
+
+    async def warm_up(self) -> None:
+        """Scores documents of several lengths. Raises ModelFolderError where one has no score."""
+        for words in WARM_UP_WORDS:
+            scores = await self.score("warm", [" ".join(["warm"] * words)], deadline=None)
+            if scores.documents[0].error is not None:
+                raise ModelFolderError(f"{self._description.name}: {scores.documents[0].error.message}")
+
+    async def score(self, query: str, documents: Sequence[str], *, deadline: float | None) -> Scores:
+        check_room(self._batcher)
+        loop = asyncio.get_running_loop()
+        started = time.monotonic()
+        query_window, query_tokens_cut = await loop.run_in_executor(self._threads, self._tokenize_query, query)
+        split = await loop.run_in_executor(self._threads, self._document_windows.split, documents)
+        tokenize_seconds = time.monotonic() - started
+
+        asked = await submit(
+            self._batcher,
+            [Item(payload=Passage(window=query_window, query=None), tokens=query_window.text.tokens)],
+            deadline=deadline,
+        )
+        vectors = asked.outcomes[0]
+        if isinstance(vectors, BatchError) or not np.isfinite(vectors).all():
+            raise InferenceFailed(self._description.name, "the model failed on the query")
+
+        tokenized: list[Windows[Passage] | KbmeshError] = []
+        for index, document in enumerate(split):
+            if isinstance(document, TextError):
+                tokenized.append(InvalidField(f"documents[{index}]", document.message))
+            elif document.tokens == 0:
+                tokenized.append(EmptyText(f"documents[{index}]"))
+            else:
+                items = tuple(
+                    Item(payload=Passage(window=window, query=vectors), tokens=window.text.tokens)
+                    for window in document.windows
+                )
+                tokenized.append(Windows(items=items, tokens=document.tokens, tokens_cut=document.tokens_cut))
+        scored = await score_windows(
+            self._batcher, tokenized, _mean_of_best, model=self._description.name, deadline=deadline
+        )
+        return Scores(
+            documents=scored.documents,
+            query_tokens_cut=query_tokens_cut,
+            timings=Timings(
+                queue_seconds=asked.queue_seconds + scored.queue_seconds,
+                tokenize_seconds=tokenize_seconds,
+                infer_seconds=asked.infer_seconds + scored.infer_seconds,
+            ),
+        )
+
+    async def close(self) -> None:
+        await self._batcher.close()
+        self._threads.shutdown(wait=False)
+        self._model.session.close()
+
+    def _tokenize_query(self, query: str) -> tuple[TokenWindow, int]:
+        (split,) = self._query_windows.split([query])
+        if isinstance(split, TextError):
+            raise InvalidField("query", split.message) from split
+        if split.tokens == 0:
+            raise EmptyText("query")
+        return split.windows[0], split.tokens_cut
+
+    def _run(self, passages: list[Passage]) -> list[Floats]:
+        texts: list[TokenizedText] = [passage.window.text for passage in passages]
+        ids, mask, type_ids = pad(texts)
+        (hidden,) = self._model.session.run(ids, mask, type_ids, outputs=("token_embeddings",))
+        results: list[Floats] = []
+        for row, passage in enumerate(passages):
+            tokens = hidden[row, passage.window.start : passage.window.end]
+            lengths = np.linalg.norm(tokens, axis=1, keepdims=True)
+            tokens = np.divide(tokens, np.where(lengths == 0, 1, lengths), dtype=np.float32)
+            results.append(tokens if passage.query is None else (passage.query @ tokens.T).max(axis=1))
+        return results
+
+
+def _mean_of_best(windows: Sequence[Floats]) -> float:
+    """The mean over query tokens of the best cosine in any window."""
+    return float(np.max(windows, axis=0).mean())

@@ -1,0 +1,123 @@
+"""Running the windows of documents through a batcher, for every backend that has a model of its own."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from kbmesh_onnx.batcher import (
+    Batched,
+    Batcher,
+    BatcherClosedError,
+    Item,
+    ItemExpiredError,
+    ItemFailedError,
+    Lane,
+    QueueFullError,
+)
+from kbmesh_rpc.errors import DeadlineExceeded, InferenceFailed, KbmeshError, QueueFull, ShuttingDown
+from kbmesh_rpc.logs import get_logger
+
+from kbmesh_reranker.backends.port import DocumentScore
+
+PayloadT = TypeVar("PayloadT")
+ResultT = TypeVar("ResultT")
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Windows(Generic[PayloadT]):
+    """A tokenised document."""
+
+    items: tuple[Item[PayloadT], ...]
+    """At least one."""
+    tokens: int
+    """Tokens of the document that stand in some window."""
+    tokens_cut: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredWindows:
+    """What became of some documents."""
+
+    documents: tuple[DocumentScore, ...]
+    queue_seconds: float
+    infer_seconds: float
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
+    except QueueFullError as error:
+        raise QueueFull(
+            queued_tokens=error.queued_tokens, limit=error.limit, retry_after_seconds=error.retry_after_seconds
+        ) from error
+    except BatcherClosedError as error:
+        raise ShuttingDown from error
+
+
+def check_room(batcher: Batcher[PayloadT, ResultT]) -> None:
+    """Raises QueueFull where no document would be taken, so that nothing is tokenised in vain."""
+    with _refusals():
+        batcher.check_room(Lane.INTERACTIVE)
+
+
+async def submit(
+    batcher: Batcher[PayloadT, ResultT], items: Sequence[Item[PayloadT]], *, deadline: float | None
+) -> Batched[ResultT]:
+    """Runs items, failed ones among the outcomes. Raises QueueFull, DeadlineExceeded and ShuttingDown."""
+    with _refusals():
+        batched = await batcher.submit(items, deadline=deadline)
+    for outcome in batched.outcomes:
+        if isinstance(outcome, ItemExpiredError):
+            raise DeadlineExceeded("queue")
+        if isinstance(outcome, BatcherClosedError):
+            raise ShuttingDown
+    return batched
+
+
+async def score_windows(
+    batcher: Batcher[PayloadT, ResultT],
+    documents: Sequence[Windows[PayloadT] | KbmeshError],
+    combine: Callable[[Sequence[ResultT]], float],
+    *,
+    model: str,
+    deadline: float | None,
+) -> ScoredWindows:
+    """Scores the documents that could be tokenised. `combine` makes one number of a document's windows.
+
+    A document of which one window fails, fails: its best passage may have stood there.
+    """
+    items = [item for document in documents if not isinstance(document, KbmeshError) for item in document.items]
+    batched = await submit(batcher, items, deadline=deadline)
+    outcomes = iter(batched.outcomes)
+    scores = []
+    for document in documents:
+        if isinstance(document, KbmeshError):
+            scores.append(DocumentScore(error=document))
+            continue
+        results: list[ResultT] = []
+        failed = False
+        for _ in document.items:
+            outcome = next(outcomes)
+            if isinstance(outcome, ItemFailedError):
+                failed = True
+                log.error("inference_failed", model=model, error=str(outcome))
+            elif not isinstance(outcome, Exception):
+                results.append(outcome)
+        if failed:
+            scores.append(DocumentScore(error=InferenceFailed(model, "the model failed on this document")))
+        else:
+            scores.append(
+                DocumentScore(
+                    score=combine(results),
+                    tokens=document.tokens,
+                    tokens_cut=document.tokens_cut,
+                    windows=len(document.items),
+                )
+            )
+    return ScoredWindows(
+        documents=tuple(scores), queue_seconds=batched.queue_seconds, infer_seconds=batched.infer_seconds
+    )

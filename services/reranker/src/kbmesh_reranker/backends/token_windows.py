@@ -1,0 +1,88 @@
+"""Long texts as overlapping windows of tokens."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from kbmesh_onnx.errors import ModelFolderError, TextError
+from kbmesh_onnx.tokenizer import ModelTokenizer, TokenizedText
+
+OVERLAP_SHARE = 0.25
+UNLIMITED = 2**31
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenWindow:
+    """One row of a model's input, and where in it the text itself stands."""
+
+    text: TokenizedText
+    start: int
+    """First token of the text, after special tokens and prefix."""
+    end: int
+    """One past its last token."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitText:
+    """A text in windows."""
+
+    windows: tuple[TokenWindow, ...]
+    """Empty for a text without any token."""
+    tokens: int
+    """Tokens of the text that stand in some window."""
+    tokens_cut: int
+    """Tokens of the text that stand in none."""
+
+
+class TokenWindows:
+    """Splits texts. Each window has the special tokens and the prefix of its own."""
+
+    def __init__(self, tokenizer: ModelTokenizer, *, prefix: str, max_tokens: int, max_windows: int) -> None:
+        self._tokenizer = tokenizer
+        self._max_windows = max_windows
+        nothing, letter = tokenizer.encode(["", "a"], max_tokens=UNLIMITED)
+        # The special tokens before the text are those that it has in common with no text at all.
+        same = nothing.ids == letter.ids[: nothing.tokens]
+        head = int(np.argmin(same)) if not same.all() else nothing.tokens
+        self._head_ids, self._tail_ids = nothing.ids[:head], nothing.ids[head:]
+        self._segment = int(letter.type_ids[head])
+        self._prefix_ids = (
+            self._content(tokenizer.encode([prefix], max_tokens=UNLIMITED)[0]) if prefix else self._head_ids[:0]
+        )
+        self._room = max_tokens - nothing.tokens - len(self._prefix_ids)
+        if self._room < 1:
+            raise ModelFolderError(f"{max_tokens} tokens leave no room beside the special tokens and the prefix")
+
+    def split(self, texts: Sequence[str]) -> list[SplitText | TextError]:
+        """The texts in windows, or what is wrong with a text, in their order."""
+        return [
+            text if isinstance(text, TextError) else self._split(text)
+            for text in self._tokenizer.try_encode(texts, max_tokens=UNLIMITED)
+        ]
+
+    def _split(self, text: TokenizedText) -> SplitText:
+        content = self._content(text)
+        if len(content) == 0:
+            return SplitText(windows=(), tokens=0, tokens_cut=0)
+        step = max(1, self._room - int(self._room * OVERLAP_SHARE))
+        starts = list(range(0, max(1, len(content) - self._room + step), step))[: self._max_windows]
+        if starts[-1] + self._room > len(content):
+            # Drawn back to the end, so that it is not a short rest without context.
+            starts[-1] = max(0, len(content) - self._room)
+        read = min(len(content), starts[-1] + self._room)
+        windows = tuple(self._window(content[start : start + self._room]) for start in starts)
+        return SplitText(windows=windows, tokens=read, tokens_cut=len(content) - read)
+
+    def _window(self, piece: np.typing.NDArray[np.int64]) -> TokenWindow:
+        ids = np.concatenate([self._head_ids, self._prefix_ids, piece, self._tail_ids])
+        start = len(self._head_ids) + len(self._prefix_ids)
+        return TokenWindow(
+            text=TokenizedText(
+                ids=ids, type_ids=np.full(len(ids), self._segment, dtype=np.int64), tokens=len(ids), tokens_cut=0
+            ),
+            start=start,
+            end=start + len(piece),
+        )
+
+    def _content(self, text: TokenizedText) -> np.typing.NDArray[np.int64]:
+        return text.ids[len(self._head_ids) : text.tokens - len(self._tail_ids)]

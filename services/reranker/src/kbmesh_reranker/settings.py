@@ -1,0 +1,63 @@
+"""Settings of the reranker."""
+
+from pathlib import Path
+from typing import Literal
+
+from kbmesh_rpc.settings import ServerSettings
+from pydantic import Field, field_validator
+
+
+class RerankerSettings(ServerSettings):
+    """The kbmesh reranker: a query and passages in, relevance with receipts out."""
+
+    port: int = 7403
+    metrics_port: int = 7503
+
+    backend: Literal["auto", "onnx", "late_interaction", "fake"] = "auto"
+    """How documents are scored. onnx runs a cross-encoder; late_interaction compares the token vectors of an embedding
+    model; auto is the one or the other, as the model's card says. fake counts common words without any weights, for
+    tests and load runs; ListModels says so."""
+    models: Path = Field(default_factory=lambda: Path.home() / ".kbmesh" / "models")
+    """Folder that holds the model folders, one for each name in `model`."""
+    model: str = "all-MiniLM-L6-v2"
+    """Names of the models to serve, comma separated. The first answers requests that name none."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Device to run on. auto takes CUDA where it works, else the CPU."""
+    require_device: Literal["", "cpu", "cuda"] = ""
+    """Refuses to start on any other device."""
+    threads: int = Field(default=0, ge=0)
+    """Threads that one model run uses on the CPU. 0 is one for each core."""
+    max_query_characters: int = Field(default=10_000, ge=1)
+    """Characters that a query may have."""
+    max_documents: int = Field(default=1000, ge=1)
+    """Documents that one request may hold."""
+    max_document_characters: int = Field(default=1_000_000, ge=1)
+    """Characters that one document may have."""
+    max_windows: int = Field(default=32, ge=1)
+    """Windows in which one long document is scored. What stands beyond them is cut off, and the receipt says so."""
+    queue_tokens: int = Field(default=524_288, ge=1)
+    """Tokens that may wait for a model. Beyond that, requests are refused and told when to come back."""
+    draw_tokens: int = Field(default=4096, ge=1)
+    """Tokens that are drawn from the queue at once, to be sorted by length."""
+    batch_tokens: int = Field(default=1024, ge=1)
+    """Tokens of one run of the model, padding included. 1,024 is best on a CPU; a GPU likes more."""
+
+    @field_validator("model")
+    @classmethod
+    def _names_models(cls, model: str) -> str:
+        names = split_names(model)
+        if not names:
+            raise ValueError("at least one model name is needed")
+        if len(set(names)) < len(names):
+            raise ValueError("a model is named twice")
+        return ",".join(names)
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """`model`, taken apart."""
+        return split_names(self.model)
+
+
+def split_names(names: str) -> tuple[str, ...]:
+    """The names of a comma-separated list."""
+    return tuple(name for part in names.split(",") if (name := part.strip()))

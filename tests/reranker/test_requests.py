@@ -1,0 +1,151 @@
+"""Requests, good and bad. No weights are needed for that."""
+
+import asyncio
+import math
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kbmesh.reranker.v1 import reranker_pb2 as pb2
+from kbmesh_reranker.backends.fake import Pair
+from kbmesh_reranker.backends.port import DocumentScore, Method, ModelDescription, Scores, Timings
+from kbmesh_reranker.relevance import rerank, sigmoid
+from kbmesh_rpc.errors import Reason
+from reranker.calls import order, reason, serving
+
+
+async def test_the_model_is_chosen_by_name_and_the_first_is_the_default() -> None:
+    async with serving(backend="fake", model="first, second") as reranker:
+        models = await reranker.models()
+        assert [(model.name, model.is_default, model.backend) for model in models] == [
+            ("first", True, "fake"),
+            ("second", False, "fake"),
+        ]
+        assert (await reranker.rerank("query", ["document"])).model == "first"
+        assert (await reranker.rerank("query", ["document"], model="second")).model == "second"
+        error = await reranker.refusal("query", ["document"], model="third")
+    assert error.reason is Reason.MODEL_NOT_FOUND
+    assert error.metadata == {"model": "third", "available": "first,second"}
+
+
+async def test_top_n_gives_the_best() -> None:
+    documents = ["nothing", "which port", "port", "which port is it"]
+    async with serving(backend="fake") as reranker:
+        assert order(await reranker.rerank("which port", documents)) == [1, 3, 2, 0]
+        assert order(await reranker.rerank("which port", documents, top_n=2)) == [1, 3]
+        assert order(await reranker.rerank("which port", documents, top_n=9)) == [1, 3, 2, 0]
+
+
+async def test_what_cannot_be_answered_is_refused_with_its_reason() -> None:
+    async with serving(backend="fake", max_documents=2, max_query_characters=10, max_document_characters=5) as reranker:
+        error = await reranker.refusal(" \n", ["text"])
+        assert (error.reason, error.metadata) == (Reason.EMPTY_TEXT, {"field": "query"})
+        error = await reranker.refusal("query", [])
+        assert (error.reason, error.metadata) == (Reason.INVALID_FIELD, {"field": "documents"})
+        error = await reranker.refusal("query", ["text"], top_n=0)
+        assert (error.reason, error.metadata) == (Reason.INVALID_FIELD, {"field": "top_n"})
+        for query, documents, metadata in (
+            ("query", ["text"] * 3, {"field": "documents", "limit": "2", "actual": "3"}),
+            ("01234567890", ["text"], {"field": "query", "limit": "10", "actual": "11"}),
+            ("query", ["text", "012345"], {"field": "documents[1]", "limit": "5", "actual": "6"}),
+        ):
+            error = await reranker.refusal(query, documents)
+            assert (error.reason, error.metadata) == (Reason.REQUEST_TOO_LARGE, metadata)
+
+
+async def test_a_blank_document_fails_alone_and_comes_last() -> None:
+    async with serving(backend="fake") as reranker:
+        response = await reranker.rerank("port", ["", "nothing", " ", "port"])
+    assert order(response) == [3, 1, 0, 2]
+    for result in response.results[2:]:
+        assert reason(result.error) is Reason.EMPTY_TEXT
+        assert result.error.metadata == {"field": f"documents[{result.index}]"}
+        assert not result.HasField("logit")
+        assert not result.HasField("probability")
+
+
+async def test_a_document_that_breaks_the_model_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def strange(pair: Pair) -> float:
+        if pair[1][0] == "poison":
+            raise ValueError("the model chokes")
+        return math.nan if pair[1][0] == "nan" else 1.0
+
+    monkeypatch.setattr("kbmesh_reranker.backends.fake.logit", strange)
+    async with serving(backend="fake") as reranker:
+        response = await reranker.rerank("query", ["poison", "good", "nan", "fine"])
+    assert order(response) == [1, 3, 0, 2]
+    for result in response.results[2:]:
+        assert reason(result.error) is Reason.INFERENCE_FAILED
+        assert not result.HasField("logit")
+
+
+async def test_the_sigmoid_is_applied_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RRK-02: probabilities of a calibrated model arrive as they are, spread over nearly 0 to 1."""
+    calibrated = {"a": 0.0029, "b": 0.0003, "c": 0.97}
+    monkeypatch.setattr(
+        "kbmesh_reranker.backends.fake.logit",
+        lambda pair: math.log(calibrated.get(pair[1][0], 0.5) / (1 - calibrated.get(pair[1][0], 0.5))),
+    )
+    async with serving(backend="fake") as reranker:
+        response = await reranker.rerank("query", list(calibrated))
+    assert response.method == pb2.METHOD_CROSS_ENCODER
+    assert order(response) == [2, 0, 1]
+    probabilities = {list(calibrated)[result.index]: result.probability for result in response.results}
+    assert probabilities == pytest.approx(calibrated)
+    assert max(probabilities.values()) - min(probabilities.values()) > 0.9
+
+
+class Table:
+    """A backend that looks scores up."""
+
+    description = ModelDescription(
+        name="table",
+        fingerprint="table",
+        method=Method.CROSS_ENCODER,
+        max_tokens=256,
+        device="cpu",
+        precision="fp32",
+        backend="table",
+    )
+
+    def __init__(self, scores: dict[str, float | None]) -> None:
+        self._scores = scores
+
+    async def warm_up(self) -> None:
+        return
+
+    async def score(self, query: str, documents: Sequence[str], *, deadline: float | None) -> Scores:
+        return Scores(
+            documents=tuple(DocumentScore(score=self._scores[document]) for document in documents),
+            query_tokens_cut=0,
+            timings=Timings(),
+        )
+
+    async def close(self) -> None:
+        return
+
+
+@given(
+    st.lists(st.sampled_from("abcdefgh "), min_size=1, max_size=20),
+    st.fixed_dictionaries({name: st.none() | st.floats() for name in "abcdefgh"}),
+    st.none() | st.integers(1, 25),
+)
+@settings(max_examples=200, deadline=None)
+def test_reranking_is_a_permutation_in_one_order(
+    documents: list[str], scores: dict[str, float | None], top_n: int | None
+) -> None:
+    whole = asyncio.run(rerank(Table(scores), "query", documents, top_n=None, deadline=None)).results
+    assert sorted(result.index for result in whole) == list(range(len(documents)))
+    keys = [
+        (result.logit is None, -(result.logit if result.logit is not None else 0.0), result.index) for result in whole
+    ]
+    assert keys == sorted(keys)
+    best = asyncio.run(rerank(Table(scores), "query", documents, top_n=top_n, deadline=None)).results
+    assert [result.index for result in best] == [result.index for result in whole[:top_n]]
+
+
+@given(st.floats(allow_nan=False))
+def test_a_probability_lies_between_0_and_1(logit: float) -> None:
+    assert 0 <= sigmoid(logit) <= 1
+    assert sigmoid(logit) + sigmoid(-logit) == pytest.approx(1)
