@@ -1,0 +1,141 @@
+"""A service of the mesh is down or late: the answer comes without it, and says so."""
+
+import pytest
+from kbmesh_retriever.retrieve.request import Selector
+from kbmesh_retriever.retrieve.stage import RerankMethod, ScoreStage, Stage, Status, Strategy
+from kbmesh_rpc.errors import DependencyUnavailable, InferenceFailed, ModelMismatch, ModelNotFound, QueueFull, Reason
+from retrieval_world import FaultyEmbedder, FaultyStore, ScriptedReranker, World, statuses_of, texts_of
+
+RESTART = "Restart the payment service after a failed deployment."
+ROLLBACK = "Roll the payment service back when a restart does not help."
+DOWN = DependencyUnavailable("embedder", "down")
+
+
+def degraded(answer) -> list[tuple[Stage, Reason]]:  # type: ignore[no-untyped-def]
+    return [(one.stage, one.reason) for one in answer.degradations]
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        {"error": DOWN},
+        {"error": QueueFull(queued_tokens=9, limit=9, retry_after_seconds=1)},
+        {"item_error": InferenceFailed("words", "NaN")},
+        {"delay": 30.0},
+    ],
+)
+async def test_without_vectors_hybrid_searches_by_keyword(world: World, faults: dict[str, object]) -> None:
+    await world.make("a", RESTART, ROLLBACK)
+    embedder = FaultyEmbedder(inner=world.embedder, **faults)  # type: ignore[arg-type]
+    answer = await world.ask("failed deployment", "a", seconds=2, parts={"embedder": embedder})
+    assert texts_of(answer) == [RESTART]
+    assert [one.stage for one in answer.degradations] == [Stage.EMBED]
+    assert answer.results[0].place.candidate.scores.vector is None
+    assert statuses_of(answer) == {"a": Status.OK}
+
+
+async def test_without_vectors_and_words_there_is_nothing_to_search_by(world: World) -> None:
+    await world.make("a", RESTART)
+    answer = await world.ask("?!", "a", parts={"embedder": FaultyEmbedder(inner=world.embedder, error=DOWN)})
+    assert statuses_of(answer) == {"a": Status.UNAVAILABLE}
+
+
+async def test_vector_only_fails_with_the_embedders_own_error(world: World) -> None:
+    await world.make("a", RESTART)
+    embedder = FaultyEmbedder(inner=world.embedder, error=QueueFull(queued_tokens=9, limit=9, retry_after_seconds=1))
+    with pytest.raises(QueueFull):
+        await world.ask("restart", "a", strategy=Strategy.VECTOR_ONLY, parts={"embedder": embedder})
+
+
+async def test_ret_21_each_model_embeds_once_and_a_changed_model_is_told(world: World) -> None:
+    """RET-21."""
+    await world.make("a", RESTART)
+    await world.make("b", ROLLBACK)
+    await world.make("c", RESTART, fingerprint="of a model that is no more")
+    embedder = FaultyEmbedder(inner=world.embedder)
+    answer = await world.ask("restart payment", "a", "b", "c", parts={"embedder": embedder})
+    assert len(embedder.calls) == 2, "one for a and b together, one for c"
+    assert statuses_of(answer) == {"a": Status.OK, "b": Status.OK, "c": Status.MODEL_MISMATCH}
+    assert answer.reports[2].error is not None
+    assert answer.reports[2].error.reason is Reason.MODEL_MISMATCH
+    assert {result.place.knowledge_base.name for result in answer.results} == {"a", "b"}
+
+
+@pytest.mark.parametrize("strategy", [Strategy.VECTOR_ONLY, Strategy.HYBRID])
+@pytest.mark.parametrize("error", [ModelNotFound("words"), ModelMismatch("words", expected="one", actual="another")])
+async def test_a_model_that_is_gone_is_a_status_and_no_degradation(
+    world: World, strategy: Strategy, error: ModelNotFound
+) -> None:
+    kept = await world.make("a", RESTART)
+    store = FaultyStore(inner=world.store)
+    parts = {"embedder": FaultyEmbedder(inner=world.embedder, error=error), "store": store}
+    answer = await world.ask("restart", "a", strategy=strategy, parts=parts)
+    assert statuses_of(answer) == {kept.name: Status.MODEL_MISMATCH}
+    assert (answer.results, answer.degradations, store.searched) == ((), (), [])
+
+
+async def test_an_embedder_that_answers_by_another_model_is_not_believed(world: World) -> None:
+    await world.make("a", RESTART)
+    embedder = FaultyEmbedder(inner=world.embedder, fingerprint="another")
+    answer = await world.ask("restart", "a", parts={"embedder": embedder})
+    assert statuses_of(answer) == {"a": Status.MODEL_MISMATCH}
+
+
+async def test_the_reranked_order_is_the_blend(world: World) -> None:
+    await world.make("a", RESTART, ROLLBACK)
+    reranker = ScriptedReranker(scores={"Roll": 0.99, "Restart": 0.1})
+    answer = await world.ask("restart", "a", strategy=Strategy.HYBRID_RERANK, parts={"reranker": reranker})
+    assert texts_of(answer) == [ROLLBACK, RESTART]
+    assert answer.rerank_method is RerankMethod.CROSS_ENCODER
+    assert answer.degradations == ()
+    assert answer.results[0].place.candidate.scores.rerank_probability == 0.99
+
+
+@pytest.mark.parametrize(
+    ("reranker", "reason"),
+    [
+        (None, Reason.FEATURE_UNSUPPORTED),
+        (ScriptedReranker(error=DependencyUnavailable("reranker", "down")), Reason.DEPENDENCY_UNAVAILABLE),
+        (ScriptedReranker(delay=30), Reason.DEADLINE_EXCEEDED),
+    ],
+)
+async def test_without_the_reranker_the_fused_order_is_the_answer(
+    world: World, reranker: ScriptedReranker | None, reason: Reason
+) -> None:
+    await world.make("a", RESTART, ROLLBACK)
+    answer = await world.ask(
+        "failed deployment", "a", strategy=Strategy.HYBRID_RERANK, seconds=2, parts={"reranker": reranker}
+    )
+    assert texts_of(answer)[0] == RESTART
+    assert degraded(answer) == [(Stage.RERANK, reason)]
+    assert answer.rerank_method is RerankMethod.NONE
+
+
+async def test_a_threshold_on_a_score_that_is_not_there_is_not_applied_and_said(world: World) -> None:
+    await world.make("a", RESTART)
+    probable = Selector(knowledge_base="a", min_score=0.5, min_score_stage=ScoreStage.RERANK_PROBABILITY)
+    answer = await world.ask("restart", probable, strategy=Strategy.HYBRID_RERANK)
+    assert texts_of(answer) == [RESTART]
+    assert degraded(answer) == [(Stage.RERANK, Reason.FEATURE_UNSUPPORTED)] * 2
+    reranker = ScriptedReranker(scores={"Restart": 0.4})
+    judged = await world.ask("restart", probable, strategy=Strategy.HYBRID_RERANK, parts={"reranker": reranker})
+    assert statuses_of(judged) == {"a": Status.BELOW_THRESHOLD}
+    assert judged.degradations == ()
+
+
+async def test_tokens_are_estimated_where_they_cannot_be_counted(world: World) -> None:
+    await world.make("a", RESTART)
+    embedder = FaultyEmbedder(inner=world.embedder, count_error=DOWN)
+    answer = await world.ask("restart", "a", parts={"embedder": embedder})
+    assert answer.context is not None
+    assert answer.context.estimated
+    assert answer.context.text.endswith(RESTART)
+
+
+async def test_ret_17_the_longest_query_is_answered_and_what_was_not_read_is_told(world: World) -> None:
+    """RET-17."""
+    await world.make("a", RESTART)
+    answer = await world.ask(("why does service %d fail " * 450)[:10_000] + "", "a")
+    assert statuses_of(answer)["a"] in {Status.OK, Status.BELOW_THRESHOLD}
+    assert {stage for stage, _ in degraded(answer)} <= {Stage.EMBED}
+    assert {reason for _, reason in degraded(answer)} <= {Reason.TEXT_TOO_LONG}
