@@ -18,7 +18,7 @@ class ServiceState:
     endpoint: str
     """host:port of its gRPC server."""
     metrics: str
-    """URL of its metrics."""
+    """host:port of its metrics."""
     pid: int
     """Its process."""
     log: str

@@ -90,7 +90,7 @@ class _LocalMesh:
                 services={
                     name: ServiceState(
                         endpoint=running[name].plan.endpoint,
-                        metrics=f"http://127.0.0.1:{running[name].plan.metrics_port}/metrics",
+                        metrics=f"127.0.0.1:{running[name].plan.metrics_port}",
                         pid=running[name].process.pid,
                         log=str(running[name].plan.log_path),
                         restarts=running[name].restarts,
@@ -136,8 +136,12 @@ class _LocalMesh:
             table.add_row(name, service.endpoint, "[green]SERVING[/]", service.metrics, str(service.pid))
         console = results()
         console.print(table)
-        console.print(f"logs in {self.home / 'logs'}; Ctrl-C stops the mesh", soft_wrap=True, markup=False)
-        console.print(f"[bold green]ready[/] after {seconds:.1f} s")
+        console.print(
+            f"started in {seconds:.1f} s, logs in {self.home / 'logs'}; Ctrl-C stops the mesh",
+            soft_wrap=True,
+            markup=False,
+        )
+        console.print("[bold green]ready[/]")
         sys.stdout.flush()
 
 

@@ -1,0 +1,168 @@
+# ruff: noqa: N802 - method names are the contract's.
+"""A mesh that answers what a test tells it to, behind kbmesh's real server."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+from kbmesh.chunker.v1 import chunker_pb2, chunker_pb2_grpc
+from kbmesh.retriever.v1 import (
+    ingestion_pb2,
+    ingestion_pb2_grpc,
+    knowledge_base_pb2,
+    knowledge_base_pb2_grpc,
+    retriever_pb2,
+    retriever_pb2_grpc,
+)
+from kbmesh_rpc.call import CallContext, current_call
+from kbmesh_rpc.server import Registration
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+@dataclass(kw_only=True)
+class Script:
+    """What to answer, and what was asked."""
+
+    error: Exception | None = None
+    """Raised by every call."""
+    retrieval: retriever_pb2.RetrieveResponse = field(default_factory=retriever_pb2.RetrieveResponse)
+    chunks: chunker_pb2.ChunkResponse = field(default_factory=chunker_pb2.ChunkResponse)
+    knowledge_bases: list[str] = field(default_factory=lambda: ["handbook"])
+    reading: asyncio.Event = field(default_factory=asyncio.Event)
+    """Documents are read once it is set."""
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set by the first call."""
+    requests: list[Any] = field(default_factory=list)
+    calls: list[CallContext] = field(default_factory=list)
+    ingested: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.reading.set()
+
+    def note(self, request: Any) -> None:
+        self.requests.append(request)
+        self.asked.set()
+        self.calls.append(current_call())
+        if self.error is not None:
+            raise self.error
+
+
+class KnowledgeBases(knowledge_base_pb2_grpc.KnowledgeBaseServiceServicer):
+    def __init__(self, script: Script) -> None:
+        self._script = script
+
+    async def CreateKnowledgeBase(
+        self, request: knowledge_base_pb2.CreateKnowledgeBaseRequest, context: Context
+    ) -> knowledge_base_pb2.CreateKnowledgeBaseResponse:
+        self._script.note(request)
+        return knowledge_base_pb2.CreateKnowledgeBaseResponse(knowledge_base=request.knowledge_base)
+
+    async def GetKnowledgeBase(
+        self, request: knowledge_base_pb2.GetKnowledgeBaseRequest, context: Context
+    ) -> knowledge_base_pb2.GetKnowledgeBaseResponse:
+        self._script.note(request)
+        return knowledge_base_pb2.GetKnowledgeBaseResponse(
+            knowledge_base=knowledge_base_pb2.KnowledgeBase(name=request.knowledge_base, document_count=3)
+        )
+
+    async def ListKnowledgeBases(
+        self, request: knowledge_base_pb2.ListKnowledgeBasesRequest, context: Context
+    ) -> knowledge_base_pb2.ListKnowledgeBasesResponse:
+        self._script.note(request)
+        start = int(request.page_token or 0)
+        end = start + request.page_size
+        names = self._script.knowledge_bases
+        return knowledge_base_pb2.ListKnowledgeBasesResponse(
+            knowledge_bases=[knowledge_base_pb2.KnowledgeBase(name=name) for name in names[start:end]],
+            next_page_token=str(end) if end < len(names) else "",
+        )
+
+    async def DeleteKnowledgeBase(
+        self, request: knowledge_base_pb2.DeleteKnowledgeBaseRequest, context: Context
+    ) -> knowledge_base_pb2.DeleteKnowledgeBaseResponse:
+        self._script.note(request)
+        return knowledge_base_pb2.DeleteKnowledgeBaseResponse(documents_deleted=3)
+
+
+class Ingestion(ingestion_pb2_grpc.IngestionServiceServicer):
+    def __init__(self, script: Script) -> None:
+        self._script = script
+
+    async def Ingest(
+        self, request_iterator: AsyncIterator[ingestion_pb2.IngestRequest], context: Context
+    ) -> AsyncIterator[ingestion_pb2.IngestResponse]:
+        self._script.note(await anext(request_iterator))
+        await self._script.reading.wait()
+        async for request in request_iterator:
+            document = request.document
+            self._script.ingested.append(document.external_id)
+            yield ingestion_pb2.IngestResponse(
+                external_id=document.external_id,
+                document_id=f"id of {document.external_id}",
+                outcome=ingestion_pb2.INGEST_OUTCOME_NEW,
+                chunks=2,
+                embedded=2,
+                tokens=20,
+            )
+
+
+class Retriever(retriever_pb2_grpc.RetrieverServiceServicer):
+    def __init__(self, script: Script) -> None:
+        self._script = script
+
+    async def Retrieve(
+        self, request: retriever_pb2.RetrieveRequest, context: Context
+    ) -> retriever_pb2.RetrieveResponse:
+        self._script.note(request)
+        return self._script.retrieval
+
+    async def RetrieveStream(
+        self, request: retriever_pb2.RetrieveStreamRequest, context: Context
+    ) -> AsyncIterator[retriever_pb2.RetrieveStreamResponse]:
+        self._script.note(request)
+        yield retriever_pb2.RetrieveStreamResponse(fused=self._script.retrieval)
+        yield retriever_pb2.RetrieveStreamResponse(final=self._script.retrieval)
+
+
+class Chunker(chunker_pb2_grpc.ChunkerServiceServicer):
+    def __init__(self, script: Script) -> None:
+        self._script = script
+
+    async def Chunk(self, request: chunker_pb2.ChunkRequest, context: Context) -> chunker_pb2.ChunkResponse:
+        self._script.note(request)
+        return self._script.chunks
+
+
+class ScriptedMesh:
+    """An application of all services that clients call."""
+
+    def __init__(self, script: Script) -> None:
+        self.registrations: Sequence[Registration] = (
+            Registration(
+                name="kbmesh.retriever.v1.KnowledgeBaseService",
+                add=lambda server: knowledge_base_pb2_grpc.add_KnowledgeBaseServiceServicer_to_server(
+                    KnowledgeBases(script), server
+                ),
+            ),
+            Registration(
+                name="kbmesh.retriever.v1.IngestionService",
+                add=lambda server: ingestion_pb2_grpc.add_IngestionServiceServicer_to_server(Ingestion(script), server),
+            ),
+            Registration(
+                name="kbmesh.retriever.v1.RetrieverService",
+                add=lambda server: retriever_pb2_grpc.add_RetrieverServiceServicer_to_server(Retriever(script), server),
+            ),
+            Registration(
+                name="kbmesh.chunker.v1.ChunkerService",
+                add=lambda server: chunker_pb2_grpc.add_ChunkerServiceServicer_to_server(Chunker(script), server),
+            ),
+        )
+
+    async def warm_up(self) -> None:
+        """Has nothing to load."""
+
+    async def close(self) -> None:
+        """Holds nothing."""
