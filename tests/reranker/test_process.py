@@ -8,9 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from kbmesh_rpc.channel import open_channel
 from reranker.calls import Reranker, order
 
 SERVICE = "kbmesh.reranker.v1.RerankerService"
@@ -37,7 +37,7 @@ async def test_it_serves_once_warm_and_ends_on_sigterm(models_folder: Path) -> N
     port = free_port()
     process = start(port=port, metrics_port=0, models=models_folder, device="cpu")
     try:
-        async with open_channel(f"127.0.0.1:{port}") as channel:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             health = health_pb2_grpc.HealthStub(channel)
             async for answer in health.Watch(
                 health_pb2.HealthCheckRequest(service=SERVICE), wait_for_ready=True, timeout=60
