@@ -12,6 +12,7 @@ from cli.scripted_mesh import Script, ScriptedMesh
 from kbmesh_cli.__main__ import run
 from kbmesh_rpc.server import running
 from kbmesh_rpc.settings import ServerSettings
+from structlog.testing import capture_logs
 
 
 @pytest.fixture
@@ -23,8 +24,9 @@ def script() -> Script:
 @pytest.fixture
 async def endpoint(script: Script) -> AsyncIterator[str]:
     """host:port of the scripted mesh."""
-    async with running(ScriptedMesh(script), ServerSettings(port=0, metrics_port=0)) as target:
-        yield target
+    with capture_logs():  # a test may read what a command prints; the server's log is not part of it
+        async with running(ScriptedMesh(script), ServerSettings(port=0, metrics_port=0)) as target:
+            yield target
 
 
 @dataclass(frozen=True, kw_only=True)

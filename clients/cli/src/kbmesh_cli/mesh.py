@@ -25,16 +25,17 @@ def require_local_extra(*modules: str) -> None:
         )
 
 
+def require_known(services: Sequence[str]) -> None:
+    """Raises CliError for a service that there is not."""
+    for name in services:
+        if name not in SERVICES:
+            raise CliError("USAGE", f"there is no service {name!r}", hint=f"there are {', '.join(SERVICES)}")
+
+
 def plan_mesh(
     *, home: Path, models_folder: Path, model: str, port_base: int, services: Sequence[str] = SERVICES
 ) -> list[ServicePlan]:
-    """Gives the plan of each service that is asked for, in the order in which they start.
-
-    Raises CliError for a service that there is not.
-    """
-    unknown = set(services) - set(SERVICES)
-    if unknown:
-        raise CliError("USAGE", f"there is no service {min(unknown)!r}", hint=f"there are {', '.join(SERVICES)}")
+    """Gives the plan of each service that is asked for, in the order in which they start."""
     endpoints = {name: f"{LOOPBACK}:{port_base + index}" for index, name in enumerate(SERVICES)}
     settings = {
         "edge": {"DATA_FOLDER": str(home / "data" / "edge")},

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from kbmesh_cli.errors import CliError
 from kbmesh_cli.invocation import JsonOption, invocation
-from kbmesh_cli.mesh import DEFAULT_MODEL, DEFAULT_PORT_BASE, SERVICES, plan_mesh, require_local_extra
+from kbmesh_cli.mesh import DEFAULT_MODEL, DEFAULT_PORT_BASE, SERVICES, plan_mesh, require_known, require_local_extra
 from kbmesh_cli.models import ensure_model
 from kbmesh_cli.output import messages, print_json, results
 from kbmesh_cli.ports import require_free
@@ -50,6 +50,7 @@ def up(
     """
     options = invocation(context)
     services = tuple(service) if service else SERVICES
+    require_known(services)
     require_local_extra(*(f"kbmesh_{name}" for name in services))
     if detach:
         _detach(options.home, json_output=json_output)

@@ -1,0 +1,280 @@
+"""Commands against a scripted mesh: what they print, their exit codes, and the keys of their JSON."""
+
+import json
+from pathlib import Path
+
+import pytest
+from cli.conftest import Kbmesh
+from cli.scripted_mesh import Script
+from google.protobuf.timestamp_pb2 import Timestamp
+from kbmesh.chunker.v1 import chunker_pb2
+from kbmesh.errors.v1 import errors_pb2
+from kbmesh.retriever.v1 import retriever_pb2
+from kbmesh_cli.invocation import hoist_global_options, wants_json
+from kbmesh_rpc.errors import KnowledgeBaseNotFound
+
+ANSWER = retriever_pb2.RetrieveResponse(
+    results=[
+        retriever_pb2.RetrieveResult(
+            rank=1,
+            score=0.71,
+            scores=retriever_pb2.Scores(vector=0.6, fused=0.03, final=0.71, max_sim=0.8),
+            text="Nobody extends a period on their own.",
+            context="Policy > Retention",
+            citation=1,
+            document=retriever_pb2.DocumentSource(
+                id="d1",
+                external_id="policy.md",
+                title="Policy [draft]",
+                source_type=chunker_pb2.SOURCE_TYPE_FILE,
+                uri="file:///policy.md",
+                created_at=Timestamp(seconds=1_790_000_000),
+            ),
+            knowledge_base="handbook",
+            span=chunker_pb2.Span(start=10, end=47, start_byte=10, end_byte=47),
+            chunk_id="c1",
+            heading_path=["Policy", "Retention"],
+            pages=[3],
+            display=[retriever_pb2.DisplayField(label="Author", value="Ingrid")],
+            duplicates=[retriever_pb2.FurtherCitation(knowledge_base="copies", chunk_id="c2")],
+        )
+    ],
+    knowledge_bases=[
+        retriever_pb2.KnowledgeBaseReport(
+            knowledge_base="handbook", status=retriever_pb2.KNOWLEDGE_BASE_STATUS_OK, hits=1, milliseconds=4
+        ),
+        retriever_pb2.KnowledgeBaseReport(
+            knowledge_base="mails",
+            status=retriever_pb2.KNOWLEDGE_BASE_STATUS_UNAVAILABLE,
+            error=errors_pb2.ItemError(
+                reason=errors_pb2.ERROR_REASON_DEPENDENCY_UNAVAILABLE, message="Qdrant does not answer"
+            ),
+        ),
+    ],
+    degraded=[
+        retriever_pb2.Degradation(
+            stage=retriever_pb2.STAGE_RERANK,
+            reason=errors_pb2.ERROR_REASON_DEPENDENCY_UNAVAILABLE,
+            message="the fused order is returned",
+        )
+    ],
+    timings={"search": 4.0, "total": 9.0},
+    context=retriever_pb2.ContextBlock(
+        text="[1] Nobody …", tokens=12, citations=[retriever_pb2.Citation(number=1, chunk_id="c1", label="Policy")]
+    ),
+    strategy=retriever_pb2.RETRIEVAL_STRATEGY_HYBRID_RERANK,
+    queries=["who?"],
+    explanation=[
+        retriever_pb2.StageTrace(
+            stage=retriever_pb2.STAGE_SEARCH,
+            label="vector handbook",
+            candidates=[retriever_pb2.CandidateTrace(chunk_id="c1", rank=1, score=0.6)],
+        )
+    ],
+    request_id="r1",
+)
+
+PROMISED = {
+    "": {"results", "knowledge_bases", "degraded", "timings"},
+    "results": {
+        *("rank", "score", "scores", "text", "context", "citation", "document", "knowledge_base", "span", "chunk_id")
+    },
+    "scores": {"vector", "keyword", "fused", "rerank_logit", "rerank_probability", "final"},
+    "document": {"id", "title", "source_type", "uri"},
+    "knowledge_bases": {"name", "status", "hits", "milliseconds"},
+    "degraded": {"stage", "reason", "message"},
+}
+"""The golden: keys of `kbmesh search --json` that scripts may rely on. Others may come; none of these may go."""
+
+
+async def test_search_prints_one_object_with_the_promised_keys(script: Script, endpoint: str, kbmesh: Kbmesh) -> None:
+    script.retrieval = ANSWER
+    done = await kbmesh("search", "who?", "--kb", "handbook", "--kb", "mails", "--json", "--endpoint", endpoint)
+    assert done.code == 0
+    assert done.out.count("\n") == 1
+    printed = done.json()
+    (result,) = printed["results"]
+    assert printed.keys() >= PROMISED[""]
+    assert result.keys() >= PROMISED["results"]
+    assert result["scores"].keys() >= PROMISED["scores"]
+    assert result["document"].keys() >= PROMISED["document"]
+    assert all(report.keys() >= PROMISED["knowledge_bases"] for report in printed["knowledge_bases"])
+    assert all(each.keys() == PROMISED["degraded"] for each in printed["degraded"])
+    assert result["span"] == {"start": 10, "end": 47}
+    assert (result["scores"]["vector"], result["scores"]["rerank_logit"]) == (0.6, None)
+    assert result["document"]["source_type"] == "file"
+    assert [report["status"] for report in printed["knowledge_bases"]] == ["OK", "UNAVAILABLE"]
+    assert printed["degraded"][0]["stage"] == "rerank"
+    assert printed["timings"] == {"search": 4.0, "total": 9.0}
+
+
+async def test_search_shows_cards_and_what_was_missing(script: Script, endpoint: str, kbmesh: Kbmesh) -> None:
+    script.retrieval = ANSWER
+    done = await kbmesh("--endpoint", endpoint, "search", "who?", "--kb", "handbook", "--explain", "--context")
+    for part in (
+        "1. Policy [draft] [1]",
+        "Policy › Retention · page 3 · Author Ingrid",
+        "Nobody extends a period",
+        "mails is UNAVAILABLE: Qdrant does not answer",
+        "degraded: rerank",
+        "search vector handbook",
+        "12 tokens",
+    ):
+        assert part in done.out
+
+
+async def test_filters_narrow_by_field_and_widen_by_value(script: Script, endpoint: str, kbmesh: Kbmesh) -> None:
+    filters = ["source_type=SLACK", "source_type=email", "metadata.team=a=b"]
+    await kbmesh(
+        *("search", "who?", "--kb", "handbook", "--endpoint", endpoint),
+        *(argument for each in filters for argument in ("--filter", each)),
+    )
+    (request,) = script.requests
+    conditions = [(condition.field, list(condition.any_of.values)) for condition in request.filter.all]
+    assert conditions == [("source_type", ["slack", "email"]), ("metadata.team", ["a=b"])]
+
+
+async def test_chunk_prints_one_object_a_line(script: Script, endpoint: str, kbmesh: Kbmesh, tmp_path: Path) -> None:
+    script.chunks = chunker_pb2.ChunkResponse(
+        chunks=[chunker_pb2.Chunk(index=index, total=2, type="section", text=f"part {index}") for index in range(2)]
+    )
+    (tmp_path / "a.md").write_text("part 0 part 1")
+    done = await kbmesh("chunk", tmp_path / "a.md", "--strategy", "document", "--chunker", endpoint, "--json")
+    assert done.code == 0
+    lines = [json.loads(line) for line in done.out.splitlines()]
+    assert [line["text"] for line in lines] == ["part 0", "part 1"]
+    assert lines[0].keys() >= {
+        *("index", "total", "type", "text", "context", "start", "end", "start_byte", "end_byte"),
+        *("heading_path", "pages", "token_count", "metadata"),
+    }
+    (request,) = script.requests
+    assert (request.document.filename, request.config.strategy) == ("a.md", chunker_pb2.STRATEGY_DOCUMENT)
+
+
+async def test_ingest_tells_of_every_document(script: Script, endpoint: str, kbmesh: Kbmesh, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("text")
+    (tmp_path / "docs" / "empty.md").write_text("")
+    arguments = ("ingest", "handbook", tmp_path / "docs", "--base", tmp_path, "--endpoint", endpoint)
+    done = await kbmesh(*arguments, "--json")
+    assert done.code == 1
+    printed = done.json()
+    assert printed["counts"] == {
+        "documents": 2,
+        "new": 1,
+        "changed": 0,
+        "unchanged": 0,
+        "failed": 1,
+        "chunks": 2,
+        "embedded": 2,
+        "tokens": 20,
+        "truncated": 0,
+    }
+    outcomes = {document["external_id"]: document["outcome"] for document in printed["documents"]}
+    assert outcomes == {"docs/a.md": "NEW", "docs/empty.md": "FAILED"}
+    done = await kbmesh(*arguments, "--keep-going-ok")
+    assert done.code == 0
+    assert "1 new, 0 changed, 0 unchanged, 1 failed" in done.out
+    assert "DOCUMENT_EMPTY" in done.out
+
+
+async def test_a_missing_knowledge_base_is_an_error_before_any_file_is_read(
+    script: Script, endpoint: str, kbmesh: Kbmesh, tmp_path: Path
+) -> None:
+    script.error = KnowledgeBaseNotFound("handbok")
+    (tmp_path / "a.md").write_text("text")
+    done = await kbmesh("ingest", "handbok", tmp_path / "a.md", "--endpoint", endpoint)
+    assert done.code == 1
+    assert done.out == ""
+    assert done.err.startswith("KNOWLEDGE_BASE_NOT_FOUND: ")
+    assert "hint:" in done.err
+    assert script.ingested == []
+
+
+async def test_with_json_an_error_is_an_object_on_stdout(script: Script, endpoint: str, kbmesh: Kbmesh) -> None:
+    script.error = KnowledgeBaseNotFound("handbok")
+    done = await kbmesh("kb", "show", "handbok", "--json", "--endpoint", endpoint)
+    assert done.code == 1
+    error = done.json()["error"]
+    assert (error["reason"], error["metadata"]["knowledge_base"]) == ("KNOWLEDGE_BASE_NOT_FOUND", "handbok")
+    assert done.err == ""
+
+
+async def test_an_unreachable_mesh_is_one_line_and_a_hint(kbmesh: Kbmesh) -> None:
+    done = await kbmesh("kb", "list", "--endpoint", "127.0.0.1:1")
+    assert done.code == 1
+    assert done.err.startswith("DEPENDENCY_UNAVAILABLE: ")
+    assert "Traceback" not in done.err
+    assert "kbmesh up" in done.err
+
+
+async def test_deleting_needs_a_yes(
+    script: Script, endpoint: str, kbmesh: Kbmesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("builtins.input", lambda: "no")
+    assert (await kbmesh("kb", "delete", "handbook", "--endpoint", endpoint)).code == 1
+    assert (await kbmesh("kb", "delete", "handbook", "--json", "--endpoint", endpoint)).code == 1
+    assert not any("Delete" in type(request).__name__ for request in script.requests)
+    done = await kbmesh("kb", "delete", "handbook", "--yes", "--json", "--endpoint", endpoint)
+    assert done.json() == {"deleted": "handbook", "documents_deleted": 3}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("searh", "x"),
+        ("search", "x"),
+        ("search", "x", "--kb", "handbook", "--strategy", "psychic"),
+        ("search", "x", "--kb", "handbook", "--top-k", "0"),
+        ("search", "x", "--kb", "handbook", "--filter", "no-value"),
+        ("search", "x", "--kb", "handbook", "--tenant", "a,b"),
+        ("kb", "create"),
+        ("kb", "create", "x", "--size", "many"),
+        ("up", "--port-base", "70000"),
+        ("up", "--service", "oracle"),
+        ("eval", ".", "--strategies", "psychic"),
+    ],
+)
+async def test_a_wrong_call_is_told_in_one_way(kbmesh: Kbmesh, arguments: tuple[str, ...]) -> None:
+    done = await kbmesh(*arguments)
+    assert done.code == 2
+    assert done.err.startswith("USAGE: ")
+    done = await kbmesh(*arguments, "--json")
+    assert done.code == 2
+    assert done.json()["error"]["reason"] == "USAGE"
+
+
+async def test_files_that_are_not_there_are_named(kbmesh: Kbmesh) -> None:
+    for arguments in (("chunk", "nowhere.md"), ("ingest", "handbook", "nowhere"), ("eval", "nowhere")):
+        done = await kbmesh(*arguments, "--json")
+        assert (done.code, done.json()["error"]["reason"]) == (1, "FILE_NOT_FOUND")
+
+
+async def test_every_command_explains_itself(kbmesh: Kbmesh) -> None:
+    for command in ("up", "down", "ingest", "search", "chunk", "eval", "doctor", "demo", "kb", "models"):
+        done = await kbmesh(command, "--help")
+        assert done.code == 0
+        assert f"kbmesh {command}" in done.out
+
+
+async def test_doctor_finds_what_is_wrong_and_says_what_to_do(endpoint: str, kbmesh: Kbmesh) -> None:
+    healthy = await kbmesh("doctor", "--endpoint", endpoint, "--json")
+    assert healthy.code == 0
+    findings = {finding["check"]: finding for finding in healthy.json()["findings"]}
+    assert findings["retriever"]["verdict"] == "ok"
+    assert findings["model"]["verdict"] == "warning"
+    ill = await kbmesh("doctor", "--json")
+    assert ill.code == 1
+    wrong = [finding for finding in ill.json()["findings"] if finding["verdict"] == "error"]
+    assert [finding["check"] for finding in wrong] == ["retriever"]
+    assert all(finding["hint"] for finding in wrong)
+
+
+def test_global_options_may_stand_anywhere_but_after_the_double_dash() -> None:
+    assert hoist_global_options(["search", "x", "--home", "/h", "--kb", "k", "--tenant=t"]) == [
+        *("--home", "/h", "--tenant=t"),
+        *("search", "x", "--kb", "k"),
+    ]
+    assert hoist_global_options(["search", "--", "--home", "x"]) == ["search", "--", "--home", "x"]
+    assert wants_json(["search", "x", "--json"])
+    assert not wants_json(["search", "--", "--json"])
