@@ -6,8 +6,11 @@ from uuid import uuid4
 
 import pytest
 from edge_process import edge_process
+from kbmesh_retriever.application import RetrieverApplication
 from kbmesh_retriever.catalog.sql import SqlCatalog
+from kbmesh_retriever.settings import RetrieverSettings
 from kbmesh_retriever.stores.qdrant import QdrantStore
+from kbmesh_rpc.server import running
 from retriever.mesh_fakes import Faulty, ParagraphChunker, WordEmbedder
 from retriever.workshop import Clock, Workshop
 
@@ -56,3 +59,19 @@ def workshop(catalog: SqlCatalog, store: QdrantStore, clock: Clock) -> Workshop:
         paragraphs=paragraphs,
         clock=clock,
     )
+
+
+@pytest.fixture
+async def retriever_address(workshop: Workshop, tmp_path: Path) -> AsyncIterator[str]:
+    """The whole retriever over the workshop's catalog, store and services."""
+    settings = RetrieverSettings(port=0, metrics_port=0, home=tmp_path, sweep_interval_seconds=3600)
+    application = RetrieverApplication(
+        settings,
+        catalog=workshop.catalog,  # type: ignore[arg-type]
+        store=workshop.store,  # type: ignore[arg-type]
+        chunker=workshop.chunker,  # type: ignore[arg-type]
+        embedder=workshop.embedder,  # type: ignore[arg-type]
+        reranker=None,
+    )
+    async with running(application, settings) as address:
+        yield address
