@@ -21,9 +21,9 @@ def point(
     vector: dict[str, list[float] | models.SparseVector] = {"dense": dense}
     if words is not None:
         vector["bm25"] = models.SparseVector(indices=words, values=[1.0] * len(words))
-    return models.PointStruct(id=numbered(number), vector=vector, payload=payload or {})  # type: ignore[arg-type] # the client's dict of a union is invariant
+    return models.PointStruct(id=numbered(number), vector=vector, payload=payload or {})
 
 
 def field(key: str, **test: object) -> models.FieldCondition:
     """A condition on a payload field."""
-    return models.FieldCondition(key=key, **test)  # type: ignore[arg-type] # the test is one of many keywords
+    return models.FieldCondition(key=key, **test)

@@ -130,7 +130,7 @@ async def test_dense_search_orders_limits_skips_and_cuts(client: AsyncQdrantClie
     await client.upsert(collection, [point(number, vector) for number, vector in enumerate(vectors)])
 
     async def found(**options: object) -> list[object]:
-        answer = await client.query_points(collection, AXES[0], using="dense", **options)  # type: ignore[arg-type]
+        answer = await client.query_points(collection, AXES[0], using="dense", **options)
         return [hit.id for hit in answer.points]
 
     assert await found() == [numbered(number) for number in range(5)]
@@ -255,7 +255,7 @@ async def test_scrolling_meets_each_point_once(client: AsyncQdrantClient, collec
     seen: list[object] = []
     offset: object = None
     while True:
-        records, offset = await client.scroll(collection, limit=3, offset=offset)  # type: ignore[arg-type]
+        records, offset = await client.scroll(collection, limit=3, offset=offset)
         seen += [record.id for record in records]
         if offset is None:
             break
@@ -285,7 +285,7 @@ async def test_unsigned_integers_are_ids_too(client: AsyncQdrantClient, collecti
 async def test_the_older_way_of_sending_vectors_is_understood(edge_url: str, collection: str) -> None:
     """Clients older than the `vector` oneof put values and indices in fields that are deprecated now."""
     async with grpc.aio.insecure_channel(edge_url.removeprefix("http://")) as channel:
-        points = qdrant.PointsStub(channel)  # type: ignore[no-untyped-call]
+        points = qdrant.PointsStub(channel)
         vectors = {
             "dense": qdrant.Vector(data=AXES[0]),
             "bm25": qdrant.Vector(data=[1.0], indices=qdrant.SparseIndices(data=[5])),
