@@ -10,6 +10,7 @@ from kbmesh_rpc.settings import MEBIBYTE
 
 SERVICE_CONFIG = {
     "loadBalancingConfig": [{"round_robin": {}}],
+    "healthCheckConfig": {"serviceName": ""},
     "methodConfig": [
         {
             "name": [{}],
@@ -22,10 +23,11 @@ SERVICE_CONFIG = {
             },
         }
     ],
-    "retryThrottling": {"maxTokens": 10, "tokenRatio": 0.1},
+    "retryThrottling": {"maxTokens": 100, "tokenRatio": 1},
 }
-"""gRPC's service config (grpc/doc/service_config.md): one connection to each address in turn; a call that met a replica
-that is starting or draining is retried, until half of the last calls fail, when retries would only add to the load."""
+"""gRPC's service config (grpc/doc/service_config.md). Calls go to each address in turn; the channel watches the health
+of each, and leaves out one that is warming up or draining. A call that still meets such a one is retried. A failure
+takes a token and a success gives one; with half of them gone nothing is retried: retries would add to an outage."""
 
 
 def open_channel(

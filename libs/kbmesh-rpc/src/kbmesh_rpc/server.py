@@ -107,22 +107,20 @@ class RunningServer:
             ),
         )
         health = health_aio.HealthServicer()
-        health_pb2_grpc.add_HealthServicer_to_server(health, server)
-        await health.set("", _Status.NOT_SERVING)
-        for registration in registrations:
-            registration.add(server)
-            metrics.zero(registration.name)
-            await health.set(registration.name, _Status.NOT_SERVING)
-        names = [registration.name for registration in registrations]
-        reflection.enable_server_reflection([*names, HEALTH_SERVICE, reflection.SERVICE_NAME], server)
-        address = f"[{settings.host}]:{settings.port}" if ":" in settings.host else f"{settings.host}:{settings.port}"
         try:
-            port = server.add_insecure_port(address)
-        except RuntimeError as error:
-            raise ListenError(
-                f"cannot listen on {address}: is the port taken, or the host not this machine's?"
-            ) from error
-        await server.start()
+            health_pb2_grpc.add_HealthServicer_to_server(health, server)
+            names = [registration.name for registration in registrations]
+            for name in ("", *names):
+                await health.set(name, _Status.NOT_SERVING)
+            for registration in registrations:
+                registration.add(server)
+                metrics.zero(registration.name)
+            reflection.enable_server_reflection([*names, HEALTH_SERVICE, reflection.SERVICE_NAME], server)
+            port = _listen(server, settings)
+            await server.start()
+        except BaseException:
+            await server.stop(grace=None)  # one that is dropped without it blocks the interpreter's exit
+            raise
         logger.info("listening", host=settings.host, port=port)
         return cls(application=application, settings=settings, server=server, health=health, drain=drain, port=port)
 
@@ -148,6 +146,15 @@ class RunningServer:
             await self._server.stop(grace=0.1)
             await self._application.close()
             logger.info("stopped")
+
+
+def _listen(server: grpc.aio.Server, settings: ServerSettings) -> int:
+    """Opens the port, and gives its number. Raises ListenError."""
+    address = f"[{settings.host}]:{settings.port}" if ":" in settings.host else f"{settings.host}:{settings.port}"
+    try:
+        return server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise ListenError(f"cannot listen on {address}: is the port taken, or the host not this machine's?") from error
 
 
 async def serve(make_application: Callable[[S], Awaitable[Application]], settings: S) -> int:
