@@ -54,10 +54,10 @@ def test_padding_and_batch_mates_do_not_move_a_vector(minilm: OpenedModel, form:
 
 
 def test_short_texts_from_many_threads_at_once(minilm: OpenedModel) -> None:
-    """EMB-02: each of 400 concurrent calls gives the vector that the text has alone."""
+    """EMB-02: each of 200 concurrent calls gives the vector that the text has alone."""
     alone = {text: minilm.embed([text])[0] for text in SHORT}
     with ThreadPoolExecutor(16) as pool:
-        for text, vectors in pool.map(lambda text: (text, minilm.embed([text])), SHORT * 50):
+        for text, vectors in pool.map(lambda text: (text, minilm.embed([text])), SHORT * 25):
             np.testing.assert_allclose(vectors, alone[text][None], atol=2e-6)
 
 

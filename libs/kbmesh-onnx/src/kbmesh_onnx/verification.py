@@ -14,7 +14,7 @@ from kbmesh_onnx.tokenizer import ModelTokenizer, TokenizedText
 TOLERANCE = 1e-4
 """Single precision over some tens of layers differs by about 1e-6 to 1e-5; a wrong weight by more than 1e-2."""
 
-LONGEST = 256
+LONGEST = 128
 """Tokens of the longest text: reading more would prove no more, and takes the reference long."""
 
 Floats = NDArray[np.float32]
