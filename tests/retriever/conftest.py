@@ -67,10 +67,10 @@ async def retriever_address(workshop: Workshop, tmp_path: Path) -> AsyncIterator
     settings = RetrieverSettings(port=0, metrics_port=0, home=tmp_path, sweep_interval_seconds=3600)
     application = RetrieverApplication(
         settings,
-        catalog=workshop.catalog,  # type: ignore[arg-type]
-        store=workshop.store,  # type: ignore[arg-type]
-        chunker=workshop.chunker,  # type: ignore[arg-type]
-        embedder=workshop.embedder,  # type: ignore[arg-type]
+        catalog=workshop.catalog,
+        store=workshop.store,
+        chunker=workshop.chunker,
+        embedder=workshop.embedder,
         reranker=None,
     )
     async with running(application, settings) as address:

@@ -21,7 +21,7 @@ async def test_migrations_and_tables_agree(catalog: SqlCatalog, tmp_path: Path) 
 
 
 def test_the_tables_can_be_written_for_postgresql() -> None:
-    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+    dialect = postgresql.dialect()
     for table in metadata.sorted_tables:
         assert "CREATE TABLE" in str(CreateTable(table).compile(dialect=dialect))
         indexes = [str(CreateIndex(index).compile(dialect=dialect)) for index in table.indexes]

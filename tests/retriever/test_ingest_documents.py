@@ -153,7 +153,7 @@ async def test_a_chunk_without_vector_fails_its_document(workshop: Workshop) -> 
     embed = workshop.words.embed
 
     async def one_fails(texts: list[str], **named: object) -> Embedded:
-        answer = await embed(texts, **named)  # type: ignore[arg-type]
+        answer = await embed(texts, **named)
         errors = (*answer.errors[:-1], InferenceFailed("words", "NaN"))
         vectors = np.concatenate([answer.vectors[:-1], np.zeros((1, answer.vectors.shape[1]), np.float32)])
         return Embedded(
@@ -165,7 +165,7 @@ async def test_a_chunk_without_vector_fails_its_document(workshop: Workshop) -> 
             fingerprint=answer.fingerprint,
         )
 
-    workshop.words.embed = one_fails  # type: ignore[assignment, method-assign]
+    workshop.words.embed = one_fails
     with pytest.raises(KbmeshError) as caught:
         await workshop.ingest(kb, "a.md", THREE)
     assert caught.value.reason is Reason.INFERENCE_FAILED
@@ -178,9 +178,9 @@ async def test_vectors_of_another_shape_are_refused(workshop: Workshop) -> None:
     embed = workshop.words.embed
 
     async def short(texts: list[str], **named: object) -> Embedded:
-        return await embed(texts[:-1], **named)  # type: ignore[arg-type]
+        return await embed(texts[:-1], **named)
 
-    workshop.words.embed = short  # type: ignore[assignment, method-assign]
+    workshop.words.embed = short
     with pytest.raises(DependencyInvalidResponse):
         await workshop.ingest(kb, "a.md", THREE)
     assert await workshop.points(kb) == 0

@@ -38,7 +38,7 @@ def document(external_id: str, text: str, **described: object) -> pb.IngestReque
         document=pb.IngestDocument(
             external_id=external_id,
             document=chunker_pb2.Document(text=text),
-            **described,  # type: ignore[arg-type]
+            **described,
         )
     )
 
@@ -50,7 +50,7 @@ async def ingest(service: IngestionServiceStub, *requests: pb.IngestRequest) -> 
 async def refused(call: Callable[[], object]) -> KbmeshError:
     """The typed error of a call that fails."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await call()  # type: ignore[misc]
+        await call()
     return from_rpc_error(caught.value, dependency="retriever")
 
 
@@ -230,9 +230,9 @@ async def test_work_ends_when_the_caller_leaves(workshop: Workshop, service: Ing
             await asyncio.sleep(3600)
         finally:
             ended.set()
-        return await chunk(document, **named)  # type: ignore[arg-type]
+        return await chunk(document, **named)
 
-    workshop.paragraphs.chunk = endless  # type: ignore[method-assign, assignment]
+    workshop.paragraphs.chunk = endless
     call = service.Ingest(iter([options(), document("a", "Text.")]))
     await begun.wait()
     call.cancel()

@@ -45,30 +45,30 @@ class Workshop:
             self.naps.append(seconds)
 
         self.ingester = Ingester(
-            self.catalog,  # type: ignore[arg-type]
-            self.store,  # type: ignore[arg-type]
-            self.chunker,  # type: ignore[arg-type]
-            self.embedder,  # type: ignore[arg-type]
+            self.catalog,
+            self.store,
+            self.chunker,
+            self.embedder,
             max_document_bytes=1_000_000,
             now=self.clock,
             sleep=nap,
         )
         self.knowledge_bases = KnowledgeBases(
-            self.catalog,  # type: ignore[arg-type]
-            self.store,  # type: ignore[arg-type]
-            self.chunker,  # type: ignore[arg-type]
-            self.embedder,  # type: ignore[arg-type]
+            self.catalog,
+            self.store,
+            self.chunker,
+            self.embedder,
             now=self.clock,
         )
-        self.sweeper = Sweeper(self.catalog, self.store, grace_seconds=60)  # type: ignore[arg-type]
+        self.sweeper = Sweeper(self.catalog, self.store, grace_seconds=60)
 
     async def make(self, name: str = "handbook", *, tenant: str = "default", **wanted: object) -> KnowledgeBase:
-        return await self.knowledge_bases.create(tenant, NewKnowledgeBase(name=name, **wanted))  # type: ignore[arg-type]
+        return await self.knowledge_bases.create(tenant, NewKnowledgeBase(name=name, **wanted))
 
     async def ingest(
         self, knowledge_base: KnowledgeBase, external_id: str, text: str, **described: object
     ) -> IngestResult:
-        document = IncomingDocument(external_id=external_id, content=text, **described)  # type: ignore[arg-type]
+        document = IncomingDocument(external_id=external_id, content=text, **described)
         return await self.ingester.ingest(knowledge_base, document)
 
     async def sweep(self) -> None:
