@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
 
@@ -160,9 +159,9 @@ def statuses_of(answer: Answer) -> dict[str, Status]:
 
 
 @asynccontextmanager
-async def world_of(edge_url: str, folder: Path, embedder: EmbedderPort) -> AsyncIterator[World]:
+async def world_of(edge_url: str, catalog_url: str, embedder: EmbedderPort) -> AsyncIterator[World]:
     """An empty world over a running engine."""
-    catalog = SqlCatalog(f"sqlite:///{folder / 'catalog.sqlite'}")
+    catalog = SqlCatalog(catalog_url)
     await catalog.open()
     store = QdrantStore.connect(edge_url)
     try:

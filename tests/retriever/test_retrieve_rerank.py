@@ -6,8 +6,6 @@ from hypothesis import strategies as st
 from kbmesh_retriever.retrieve.fragment import Candidate
 from kbmesh_retriever.retrieve.rerank import RerankOutcome, rerank
 from kbmesh_retriever.retrieve.stage import RerankMethod
-from kbmesh_retriever.retrieve.time_budget import TimeBudget
-from kbmesh_rpc.deadline import Deadline
 from kbmesh_rpc.errors import DependencyUnavailable, InferenceFailed, Reason
 from retrieval_candidates import candidate
 from retrieval_world import ScriptedReranker
@@ -22,9 +20,8 @@ async def ask(
     top_n: int = 20,
     seconds: float = 30,
 ) -> RerankOutcome:
-    budget = TimeBudget(deadline=Deadline.after(seconds))
     return await rerank(
-        reranker, "query", FUSED if candidates is None else candidates, top_n=top_n, budget=budget, min_seconds=0.1
+        reranker, "query", FUSED if candidates is None else candidates, top_n=top_n, seconds=seconds, min_seconds=0.1
     )
 
 

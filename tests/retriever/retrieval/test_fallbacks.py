@@ -1,13 +1,14 @@
 """A service of the mesh is down or late: the answer comes without it, and says so."""
 
 import pytest
-from kbmesh_retriever.retrieve.request import Selector
+from kbmesh_retriever.retrieve.request import RetrievalLimits, Selector
 from kbmesh_retriever.retrieve.stage import RerankMethod, ScoreStage, Stage, Status, Strategy
 from kbmesh_rpc.errors import DependencyUnavailable, InferenceFailed, ModelMismatch, ModelNotFound, QueueFull, Reason
 from retrieval_world import FaultyEmbedder, FaultyStore, ScriptedReranker, World, statuses_of, texts_of
 
 RESTART = "Restart the payment service after a failed deployment."
 ROLLBACK = "Roll the payment service back when a restart does not help."
+IMPATIENT = RetrievalLimits(embed_timeout_seconds=0.5, rerank_timeout_seconds=0.5)
 DOWN = DependencyUnavailable("embedder", "down")
 
 
@@ -21,13 +22,13 @@ def degraded(answer) -> list[tuple[Stage, Reason]]:  # type: ignore[no-untyped-d
         {"error": DOWN},
         {"error": QueueFull(queued_tokens=9, limit=9, retry_after_seconds=1)},
         {"item_error": InferenceFailed("words", "NaN")},
-        {"delay": 30.0},
+        {"delay": 600.0},
     ],
 )
 async def test_without_vectors_hybrid_searches_by_keyword(world: World, faults: dict[str, object]) -> None:
     await world.make("a", RESTART, ROLLBACK)
     embedder = FaultyEmbedder(inner=world.embedder, **faults)  # type: ignore[arg-type]
-    answer = await world.ask("failed deployment", "a", seconds=2, parts={"embedder": embedder})
+    answer = await world.ask("failed deployment", "a", parts={"embedder": embedder, "limits": IMPATIENT})
     assert texts_of(answer) == [RESTART]
     assert [one.stage for one in answer.degradations] == [Stage.EMBED]
     assert answer.results[0].place.candidate.scores.vector is None
@@ -96,7 +97,7 @@ async def test_the_reranked_order_is_the_blend(world: World) -> None:
     [
         (None, Reason.FEATURE_UNSUPPORTED),
         (ScriptedReranker(error=DependencyUnavailable("reranker", "down")), Reason.DEPENDENCY_UNAVAILABLE),
-        (ScriptedReranker(delay=30), Reason.DEADLINE_EXCEEDED),
+        (ScriptedReranker(delay=600), Reason.DEADLINE_EXCEEDED),
     ],
 )
 async def test_without_the_reranker_the_fused_order_is_the_answer(
@@ -104,7 +105,7 @@ async def test_without_the_reranker_the_fused_order_is_the_answer(
 ) -> None:
     await world.make("a", RESTART, ROLLBACK)
     answer = await world.ask(
-        "failed deployment", "a", strategy=Strategy.HYBRID_RERANK, seconds=2, parts={"reranker": reranker}
+        "failed deployment", "a", strategy=Strategy.HYBRID_RERANK, parts={"reranker": reranker, "limits": IMPATIENT}
     )
     assert texts_of(answer)[0] == RESTART
     assert degraded(answer) == [(Stage.RERANK, reason)]

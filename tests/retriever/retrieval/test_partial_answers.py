@@ -9,6 +9,7 @@ from kbmesh_retriever.retrieve.stage import ScoreStage, Status, Strategy
 from kbmesh_retriever.stores.port import Hit, Scope, SearchResult
 from kbmesh_rpc.errors import DeadlineExceeded, DependencyUnavailable, KnowledgeBaseNotFound, Reason
 from retrieval_world import CountingCatalog, FaultyStore, World, statuses_of, texts_of
+from structlog.testing import capture_logs
 
 RESTART = "Restart the payment service after a failed deployment."
 
@@ -21,11 +22,11 @@ async def test_ret_20_one_down_and_one_slow(world: World, strategy: Strategy) ->
     store = FaultyStore(
         inner=world.store,
         errors={down.collection: DependencyUnavailable("qdrant", "down"), broken.collection: ZeroDivisionError()},
-        delays={slow.collection: 10},
+        delays={slow.collection: 600},
     )
-    answer = await world.ask(
-        "restart payment", "a", "b", "c", "d", strategy=strategy, seconds=3, parts={"store": store}
-    )
+    parts = {"store": store, "limits": RetrievalLimits(search_timeout_seconds=2)}
+    with capture_logs() as logs:
+        answer = await world.ask("restart payment", "a", "b", "c", "d", strategy=strategy, parts=parts)
     assert texts_of(answer) == [RESTART]
     assert statuses_of(answer) == {
         "a": Status.OK,
@@ -36,6 +37,7 @@ async def test_ret_20_one_down_and_one_slow(world: World, strategy: Strategy) ->
     errors = [report.error.reason if report.error else None for report in answer.reports]
     assert errors == [None, Reason.DEPENDENCY_UNAVAILABLE, Reason.DEADLINE_EXCEEDED, Reason.INTERNAL]
     assert [report.hits for report in answer.reports] == [1, 0, 0, 0]
+    assert [entry["log_level"] for entry in logs if entry["event"] == "search_failed"] == ["error"]
     assert store.cancelled == [slow.collection], "nobody works on for an answer that has been given"
 
 

@@ -161,8 +161,12 @@ class Retrieval:
     async def _vectors(
         self, question: Question, plan: Plan, queries: Sequence[str], budget: TimeBudget
     ) -> Mapping[Model, QueryVectors | KbmeshError]:
-        share = _SHARE_BEFORE_SEARCH if question.strategy.uses_keywords else 1.0
-        vectors = await embed_queries(self._embedder, plan.targets, queries, seconds=budget.seconds(share=share))
+        seconds = (
+            budget.seconds(share=_SHARE_BEFORE_SEARCH, at_most=self._limits.embed_timeout_seconds)
+            if question.strategy.uses_keywords
+            else budget.seconds()
+        )
+        vectors = await embed_queries(self._embedder, plan.targets, queries, seconds=seconds)
         errors = [one for one in vectors.values() if isinstance(one, KbmeshError)]
         if not question.strategy.uses_keywords and len(errors) == len(vectors) and not all(map(is_mismatch, errors)):
             raise next(error for error in errors if not is_mismatch(error))
@@ -193,7 +197,7 @@ class Retrieval:
                     question.query,
                     survivors,
                     top_n=question.rerank_top_n,
-                    budget=run.budget,
+                    seconds=run.budget.seconds(at_most=self._limits.rerank_timeout_seconds),
                     min_seconds=self._limits.min_rerank_seconds,
                 )
         journal.degradations += outcome.degradations

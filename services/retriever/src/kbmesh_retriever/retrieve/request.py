@@ -36,6 +36,10 @@ class RetrievalLimits:
     """Kept of the caller's deadline for writing the answer."""
     search_timeout_seconds: float = 5.0
     """A knowledge base that takes longer is answered without."""
+    embed_timeout_seconds: float = 3.0
+    """After which a strategy that can do without vectors searches by keyword alone."""
+    rerank_timeout_seconds: float = 5.0
+    """After which the fused order is the answer."""
     min_rerank_seconds: float = 0.1
     """With less time left, reranking is skipped."""
     rephrase_timeout_seconds: float = 4.0

@@ -8,7 +8,7 @@ from kbmesh_rpc.errors import DependencyInvalidResponse, KbmeshError, Reason
 from kbmesh_retriever.mesh.port import Relevance, Reranked, RerankerPort
 from kbmesh_retriever.retrieve.fragment import Candidate
 from kbmesh_retriever.retrieve.stage import Degradation, RerankMethod, Stage
-from kbmesh_retriever.retrieve.time_budget import TimeBudget, within
+from kbmesh_retriever.retrieve.time_budget import within
 
 PROBABILITY_WEIGHT = 0.7
 """Of a cross-encoder's probability; the rest is the normalised fused score's."""
@@ -46,18 +46,19 @@ async def rerank(
     candidates: Sequence[Candidate],
     *,
     top_n: int,
-    budget: TimeBudget,
+    seconds: float,
     min_seconds: float,
 ) -> RerankOutcome:
-    """Reranks the first `top_n` of the candidates, which stand in fused order, in one call. Never fails: where that
-    cannot be done the fused order stays, and says why."""
+    """Reranks the first `top_n` of the candidates, which stand in fused order, in one call of at most `seconds`.
+
+    Never fails: where that cannot be done the fused order stays, and says why.
+    """
     if not candidates:
         return in_fused_order(candidates)
     if reranker is None:
         return in_fused_order(
             candidates, _skipped(Reason.FEATURE_UNSUPPORTED, "no reranker is configured: the fused order is returned")
         )
-    seconds = budget.seconds()
     if seconds < min_seconds:
         return in_fused_order(
             candidates, _skipped(Reason.DEADLINE_EXCEEDED, "the deadline was too near: the fused order is returned")
