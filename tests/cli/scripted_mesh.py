@@ -27,7 +27,8 @@ class Script:
     """What to answer, and what was asked."""
 
     error: Exception | None = None
-    """Raised by every call."""
+    """Raised by every call, or by the first `failing_calls`."""
+    failing_calls: int | None = None
     retrieval: retriever_pb2.RetrieveResponse = field(default_factory=retriever_pb2.RetrieveResponse)
     chunks: chunker_pb2.ChunkResponse = field(default_factory=chunker_pb2.ChunkResponse)
     knowledge_bases: list[str] = field(default_factory=lambda: ["handbook"])
@@ -46,7 +47,7 @@ class Script:
         self.requests.append(request)
         self.asked.set()
         self.calls.append(current_call())
-        if self.error is not None:
+        if self.error is not None and (self.failing_calls is None or len(self.requests) <= self.failing_calls):
             raise self.error
 
 

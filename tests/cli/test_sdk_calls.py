@@ -18,12 +18,14 @@ from kbmesh_client import (
     KbmeshClient,
     KnowledgeBaseSelector,
     RetrievalStrategy,
+    ServiceUnavailable,
     SimilarityOptions,
     SourceType,
 )
 from kbmesh_client.connection import KEEPALIVE_MILLISECONDS
 from kbmesh_client.wire.chunks import config_from_wire, config_to_wire
 from kbmesh_client.wire.documents import ingest_result_from_wire
+from kbmesh_rpc.errors import ShuttingDown
 from kbmesh_rpc.http2 import MIN_PING_INTERVAL_MILLISECONDS
 
 
@@ -110,6 +112,22 @@ async def test_messages_beyond_grpcs_own_limit_pass(script: Script, endpoint: st
         chunked = await client.chunk("y" * 6_000_000, return_text=True)
     assert chunked.text is not None
     assert len(chunked.text) == 12_000_000
+
+
+async def test_a_replica_that_drains_is_met_again_where_that_does_no_harm(script: Script, endpoint: str) -> None:
+    script.error, script.failing_calls = ShuttingDown(), 2
+    async with AsyncKbmeshClient(endpoint) as client:
+        answer = await client.retrieve("?", "handbook")
+    assert answer.is_final
+    assert len(script.requests) == 3
+
+
+async def test_a_creation_is_never_sent_twice(script: Script, endpoint: str) -> None:
+    script.error, script.failing_calls = ShuttingDown(), 1
+    async with AsyncKbmeshClient(endpoint) as client:
+        with pytest.raises(ServiceUnavailable):
+            await client.create_knowledge_base("handbook")
+    assert len(script.requests) == 1
 
 
 def test_the_client_pings_no_more_often_than_a_server_allows() -> None:

@@ -1,6 +1,5 @@
 """Runs the `kbmesh` command: every expected error becomes one readable line and an exit code."""
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -47,9 +46,6 @@ def run(arguments: Sequence[str]) -> int:
     except ValueError as error:  # the SDK's answer to an option that there is not
         print_failure(Failure(reason="USAGE", message=str(error)), as_json=as_json)
         return USAGE
-    except BrokenPipeError:  # the reader of the output has gone, as with `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
     return outcome if isinstance(outcome, int) else 0
 
 
