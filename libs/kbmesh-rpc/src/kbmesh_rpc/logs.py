@@ -50,6 +50,9 @@ def configure_logging(settings: ServerSettings, *, service: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.log_level.upper())
+    for chatty in ("asyncio", "grpc"):
+        # Their debug lines, several for each call, are about themselves.
+        logging.getLogger(chatty).setLevel(max(logging.INFO, root.level))
     logging.captureWarnings(True)
 
 
