@@ -1,0 +1,60 @@
+"""A small HTTP server that speaks the chat completions API, for tests of what asks a language model."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass
+class ChatEndpoint:
+    """What it answers, and what it was asked."""
+
+    url: str = ""
+    content: str = "{}"
+    """The message's content."""
+    status: int = 200
+    delay_seconds: float = 0.0
+    body: bytes | None = None
+    """The whole answer, in place of a well-formed one."""
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    authorizations: list[str | None] = field(default_factory=list)
+
+
+@contextmanager
+def chat_endpoint() -> Iterator[ChatEndpoint]:
+    """A running endpoint on loopback; change its fields between questions."""
+    endpoint = ChatEndpoint()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = self.rfile.read(int(self.headers["Content-Length"]))
+            endpoint.requests.append({"path": self.path, **json.loads(asked)})
+            endpoint.authorizations.append(self.headers.get("Authorization"))
+            time.sleep(endpoint.delay_seconds)
+            answer = {"choices": [{"index": 0, "message": {"role": "assistant", "content": endpoint.content}}]}
+            body = json.dumps(answer).encode() if endpoint.body is None else endpoint.body
+            self.send_response(endpoint.status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args: object) -> None:
+            """Says nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    endpoint.url = f"http://127.0.0.1:{server.server_port}/v1"
+    try:
+        yield endpoint
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
