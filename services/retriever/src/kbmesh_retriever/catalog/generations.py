@@ -171,6 +171,7 @@ class Generations:
     ) -> Mapping[tuple[UUID, int], Document]:
         wanted = set(hits)
         ids = sorted({document_id for document_id, _ in wanted})
+        numbers = sorted({number for _, number in wanted})
         answer: dict[tuple[UUID, int], Document] = {}
         if not wanted or not as_of:
             return answer
@@ -181,6 +182,8 @@ class Generations:
                     .join_from(generations, documents, generations.c.document_id == documents.c.id)
                     .where(
                         generations.c.document_id.in_(ids[start : start + _MAX_PARAMETERS]),
+                        # Together these may name more than was asked for; a document taken in often has many.
+                        generations.c.number.in_(numbers),
                         generations.c.published_counter.is_not(None),
                     )
                 )
