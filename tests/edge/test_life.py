@@ -1,5 +1,6 @@
 """Starting, stopping and crashing: what was acknowledged is there, and nothing half made is."""
 
+import asyncio
 import shutil
 import subprocess
 import sys
@@ -167,6 +168,25 @@ async def test_deleted_points_are_compacted_at_the_next_start(tmp_path: Path) ->
     await engine.open()
     assert await engine.run("kb", _count) == 1_000
     assert before.isdisjoint(segment.name for segment in stored.iterdir())
+    await engine.close()
+
+
+async def test_writes_are_flushed_soon_without_another_call(tmp_path: Path) -> None:
+    """A power cut costs what was not flushed."""
+    engine = Engine(DataFolder.claim(tmp_path), flush_after_seconds=0.05)
+    await engine.open()
+    await engine.create("kb", CONFIG)
+    written: list[Collection] = []
+
+    def write(collection: Collection) -> None:
+        written.append(collection)
+        point = qdrant_edge.Point(id=1, vector={"dense": AXES[0]}, payload={})
+        collection.update(qdrant_edge.UpdateOperation.upsert_points([point]))
+
+    await engine.run("kb", write)
+    async with asyncio.timeout(20):
+        while written[0].unflushed_points:  # noqa: ASYNC110 - the engine's thread tells nobody when it has flushed
+            await asyncio.sleep(0.01)
     await engine.close()
 
 

@@ -21,9 +21,10 @@ from kbmesh_edge.folder import DataFolder
 
 T = TypeVar("T")
 
-# The write-ahead log grows, and is replayed at the next start, until what is in memory is flushed. A flush of this
-# many points takes some 40 ms.
+# Until a flush the write-ahead log grows, and is in the system's memory only: a killed process loses nothing, a power
+# cut what was not flushed. A flush of this many points takes some 40 ms.
 _FLUSH_AFTER_POINTS = 5_000
+_FLUSH_AFTER_SECONDS = 5.0
 
 _log = get_logger(__name__)
 
@@ -52,8 +53,10 @@ class Collection:
 class Engine:
     """Every collection of one data folder. Raises the errors of `kbmesh_edge.errors`."""
 
-    def __init__(self, folder: DataFolder) -> None:
+    def __init__(self, folder: DataFolder, *, flush_after_seconds: float = _FLUSH_AFTER_SECONDS) -> None:
         self._folder = folder
+        self._flush_after_seconds = flush_after_seconds
+        self._flush_timer: asyncio.TimerHandle | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="engine")
         self._open: dict[str, Collection] = {}
         self._broken: dict[str, str] = {}
@@ -70,6 +73,8 @@ class Engine:
     async def close(self) -> None:
         """Flushes and closes everything. Work that is queued is done first."""
         self._ready = False
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
         await self._on_thread(self._close_all)
         self._thread.shutdown()
 
@@ -95,15 +100,18 @@ class Engine:
             if collection is None and self._broken.pop(name, None) is None:
                 return False
             if collection is not None:
-                _guarded(collection.shard.close)
+                _logged(collection, collection.shard.close)
             self._folder.remove(name)
             return True
 
         return await self._on_thread(work)
 
     async def run(self, name: str, work: Callable[[Collection], T]) -> T:
-        """Does `work` on the collection and gives its result."""
+        """Does `work` on the collection and gives its result. What it wrote is flushed a few seconds later."""
         self._check_ready()
+        if self._flush_timer is None:
+            loop = asyncio.get_running_loop()
+            self._flush_timer = loop.call_later(self._flush_after_seconds, self._begin_flush)
         return await self._on_thread(lambda: self._work_on(name, work))
 
     def _work_on(self, name: str, work: Callable[[Collection], T]) -> T:
@@ -150,14 +158,19 @@ class Engine:
         _log.info("collection open", collection=name, compacted=compacted, seconds=seconds)
         return collection
 
-    def _close_all(self) -> None:
+    def _begin_flush(self) -> None:
+        self._flush_timer = None
+        self._thread.submit(self._flush_all)
+
+    def _flush_all(self) -> None:
         for collection in self._open.values():
-            try:
-                _guarded(collection.flush)
-                _guarded(collection.shard.close)
-            except (EdgeError, _EnginePanicError) as error:
-                # Nothing is lost: the write-ahead log has it.
-                _log.error("collection closed without a flush", collection=collection.name, error=str(error))
+            if collection.unflushed_points:
+                _logged(collection, collection.flush)
+
+    def _close_all(self) -> None:
+        self._flush_all()
+        for collection in self._open.values():
+            _logged(collection, collection.shard.close)
         self._open.clear()
         self._folder.release()
 
@@ -167,6 +180,14 @@ class Engine:
 
     async def _on_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _logged(collection: Collection, work: Callable[[], None]) -> None:
+    """A flush or a close that may fail: what was written is in the write-ahead log all the same."""
+    try:
+        _guarded(work)
+    except (EdgeError, _EnginePanicError) as error:
+        _log.error("collection not flushed or not closed", collection=collection.name, error=str(error))
 
 
 class _EnginePanicError(Exception):
