@@ -19,7 +19,7 @@ async def appears(name: str) -> None:
 
 
 async def chunk(_request: chunker_pb2.ChunkRequest, _context: Context) -> chunker_pb2.ChunkResponse:
-    get_logger(__name__).info("begun")
+    get_logger(__name__).info("begun", loop=type(asyncio.get_running_loop()).__module__)
     await appears("answer")
     return chunker_pb2.ChunkResponse()
 

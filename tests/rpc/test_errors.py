@@ -1,5 +1,6 @@
 """An error is raised in one process and caught, typed, in another."""
 
+import asyncio
 import pickle
 import re
 import subprocess
@@ -8,13 +9,13 @@ from pathlib import Path
 
 import grpc
 import pytest
-from kbmesh.chunker.v1 import chunker_pb2
+from kbmesh.chunker.v1 import chunker_pb2, chunker_pb2_grpc
 from kbmesh.errors.v1 import errors_pb2
 from kbmesh_rpc import errors
 from kbmesh_rpc.errors import FieldViolation, KbmeshError, Reason, error_for
 from kbmesh_rpc.server import running
 from kbmesh_rpc.status import CODES, from_item_error, from_rpc_error, to_item_error
-from rpc.chunker_application import ChunkerApplication, raising, settings, stub
+from rpc.chunker_application import ChunkerApplication, Context, raising, settings, stub
 
 PROTO = Path(__file__).parents[2] / "protos/kbmesh/errors/v1/errors.proto"
 
@@ -99,6 +100,60 @@ async def test_an_error_arrives_as_it_was_raised(error: KbmeshError) -> None:
             await stub(channel).Chunk(chunker_pb2.ChunkRequest())
     assert caught.value.code() is CODES[error.reason]
     assert parts(from_rpc_error(caught.value, dependency="chunker")) == parts(error)
+
+
+async def test_an_error_of_a_synchronous_call_is_typed_too() -> None:
+    def call(address: str) -> KbmeshError:
+        with grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError) as caught:
+            chunker_pb2_grpc.ChunkerServiceStub(channel).Chunk(chunker_pb2.ChunkRequest())
+        return from_rpc_error(caught.value, dependency="chunker")
+
+    error = errors.QueueFull(queued_tokens=9, limit=8, retry_after_seconds=0.25)
+    async with running(ChunkerApplication(chunk=raising(error)), settings()) as address:
+        assert parts(await asyncio.to_thread(call, address)) == parts(error)
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        ExceptionGroup("tasks", [errors.EmptyText("a"), ExceptionGroup("tasks", [errors.EmptyText("b")])]),
+        ExceptionGroup("tasks", [errors.EmptyText("a"), ValueError("b")]),
+    ],
+    ids=["all kbmesh's", "one unknown"],
+)
+async def test_errors_of_a_task_group_are_its_first_unless_one_is_unknown(group: ExceptionGroup[Exception]) -> None:
+    async with (
+        running(ChunkerApplication(chunk=raising(group)), settings()) as address,
+        grpc.aio.insecure_channel(address) as channel,
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub(channel).Chunk(chunker_pb2.ChunkRequest())
+    error = from_rpc_error(caught.value, dependency="chunker")
+    assert error.reason is (Reason.EMPTY_TEXT if group.split(ValueError)[0] is None else Reason.INTERNAL)
+
+
+async def test_a_servicers_own_abort_is_left_alone() -> None:
+    async def chunk(_request: chunker_pb2.ChunkRequest, context: Context) -> chunker_pb2.ChunkResponse:
+        await context.abort(grpc.StatusCode.OUT_OF_RANGE, "no such page")
+        raise AssertionError
+
+    async with (
+        running(ChunkerApplication(chunk=chunk), settings()) as address,
+        grpc.aio.insecure_channel(address) as channel,
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub(channel).Chunk(chunker_pb2.ChunkRequest())
+    assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.OUT_OF_RANGE, "no such page")
+
+
+async def test_a_method_that_a_server_leaves_out_is_unsupported() -> None:
+    async with (
+        running(ChunkerApplication(), settings()) as address,
+        grpc.aio.insecure_channel(address) as channel,
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub(channel).ListStrategies(chunker_pb2.ListStrategiesRequest())
+    assert from_rpc_error(caught.value, dependency="chunker").reason is Reason.FEATURE_UNSUPPORTED
 
 
 @each_error

@@ -1,9 +1,12 @@
 """A person at a dashboard sees what happened, and no text of a request."""
 
+import asyncio
 import io
 import json
 import logging
 import re
+import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -23,11 +26,13 @@ from kbmesh_rpc.logs import configure_logging, get_logger, tenant_hash
 from kbmesh_rpc.server import running
 from kbmesh_rpc.telemetry import configure_tracing
 from opentelemetry import trace
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import REGISTRY
 from rpc.chunker_application import CHUNKER, ChunkerApplication, Context, raising, settings, stub
+from rpc.conftest import Start
 
 REQUEST = chunker_pb2.ChunkRequest()
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
@@ -254,6 +259,51 @@ def test_without_an_endpoint_the_sdk_is_not_loaded() -> None:
     ).replace("import sys", "import re, sys")
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+class Collector(trace_service_pb2_grpc.TraceServiceServicer):
+    """The part of an OpenTelemetry collector that receives spans."""
+
+    def __init__(self) -> None:
+        self.spans: dict[str, list[str]] = {}
+
+    async def Export(  # noqa: N802 - the contract's name
+        self, request: trace_service_pb2.ExportTraceServiceRequest, _context: Context
+    ) -> trace_service_pb2.ExportTraceServiceResponse:
+        for group in request.resource_spans:
+            service = next(each.value.string_value for each in group.resource.attributes if each.key == "service.name")
+            names = [span.name for scope in group.scope_spans for span in scope.spans]
+            self.spans.setdefault(service, []).extend(names)
+        return trace_service_pb2.ExportTraceServiceResponse()
+
+
+async def test_a_process_serves_metrics_and_sends_its_spans(start: Start) -> None:
+    collector = Collector()
+    receiver = grpc.aio.server()
+    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(collector, receiver)
+    receiver_port = receiver.add_insecure_port("127.0.0.1:0")
+    await receiver.start()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        metrics_port = free.getsockname()[1]
+    try:
+        server = await start(otlp_endpoint=f"http://127.0.0.1:{receiver_port}", metrics_port=metrics_port)
+        server.allow("warm")
+        server.allow("answer")
+        async with grpc.aio.insecure_channel(await server.address()) as channel:
+            await server.logged("serving")
+            await stub(channel).Chunk(REQUEST, metadata=TRACEPARENT)
+        begun = await server.logged("begun")
+        assert begun["loop"].startswith("uvloop")
+        assert begun["trace_id"] == TRACE_ID
+        page = await asyncio.to_thread(
+            lambda: urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics").read()
+        )
+        assert b'grpc_server_handled_total{grpc_code="OK",grpc_method="Chunk"' in page
+        server.signal(signal.SIGTERM)
+        assert await server.exit_code() == 0
+    finally:
+        await receiver.stop(None)
+    assert collector.spans == {"kbmesh-slow": [f"{CHUNKER}/Chunk"]}
 
 
 def test_an_endpoint_without_the_extra_is_a_clear_error() -> None:
