@@ -1,13 +1,11 @@
 """A scripted mesh, and the command in this process."""
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from cli.command import Done, Kbmesh
 from cli.scripted_mesh import Script, ScriptedMesh
 from kbmesh_cli.__main__ import run
 from kbmesh_rpc.server import running
@@ -27,22 +25,6 @@ async def endpoint(script: Script) -> AsyncIterator[str]:
     with capture_logs():  # a test may read what a command prints; the server's log is not part of it
         async with running(ScriptedMesh(script), ServerSettings(port=0, metrics_port=0)) as target:
             yield target
-
-
-@dataclass(frozen=True, kw_only=True)
-class Done:
-    """What a command did."""
-
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        """The one object that was printed."""
-        return json.loads(self.out)
-
-
-Kbmesh = Callable[..., Coroutine[Any, Any, Done]]
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from cli.conftest import Kbmesh
+from cli.command import Kbmesh
 from cli.scripted_mesh import Script
 from google.protobuf.timestamp_pb2 import Timestamp
 from kbmesh.chunker.v1 import chunker_pb2
