@@ -1,0 +1,1 @@
+"""kbmesh chunker: documents in, chunks with exact spans out."""

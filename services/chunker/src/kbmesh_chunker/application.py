@@ -1,0 +1,53 @@
+"""Puts the chunker together."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+from kbmesh.chunker.v1 import chunker_pb2_grpc
+from kbmesh_rpc.server import Registration
+
+from kbmesh_chunker.chunking import Chunker
+from kbmesh_chunker.embedder import EmbedderTokenCounter
+from kbmesh_chunker.servicer import ChunkerServicer
+from kbmesh_chunker.settings import ChunkerSettings
+
+SERVICE = "kbmesh.chunker.v1.ChunkerService"
+
+
+class ChunkerApplication:
+    """The chunker's process: a pool of threads that cut, and the embedder that counts."""
+
+    def __init__(self, settings: ChunkerSettings) -> None:
+        self._executor = ThreadPoolExecutor(settings.worker_threads, thread_name_prefix="chunk")
+        self._counter: EmbedderTokenCounter | None = None
+        if settings.embedder_address:
+            self._counter = EmbedderTokenCounter.connect(
+                settings.embedder_address, max_message_bytes=settings.max_message_bytes
+            )
+        chunker = Chunker(
+            max_document_bytes=settings.max_document_bytes, counter=self._counter, executor=self._executor
+        )
+        self._servicer = ChunkerServicer(chunker, max_message_bytes=settings.max_message_bytes)
+
+    @classmethod
+    async def make(cls, settings: ChunkerSettings) -> "ChunkerApplication":
+        """Makes the application inside the event loop it will run in, as channels need one."""
+        return cls(settings)
+
+    @property
+    def registrations(self) -> Sequence[Registration]:
+        """The one service."""
+        return (Registration(name=SERVICE, add=self._add),)
+
+    def _add(self, server: grpc.aio.Server) -> None:
+        chunker_pb2_grpc.add_ChunkerServiceServicer_to_server(self._servicer, server)
+
+    async def warm_up(self) -> None:
+        """Nothing to load: the first document costs what the others do."""
+
+    async def close(self) -> None:
+        """Ends the threads and the connection."""
+        if self._counter is not None:
+            await self._counter.close()
+        self._executor.shutdown(wait=False, cancel_futures=True)

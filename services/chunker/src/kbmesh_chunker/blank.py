@@ -1,0 +1,52 @@
+"""What counts as nothing, and how it is kept off the ends of a chunk."""
+
+import re
+
+import regex
+
+from kbmesh_chunker import graphemes
+
+MAX_INDENT = 32
+"""White space before the first line of a chunk is kept up to this width: in code and nested lists it has a meaning."""
+
+_BLANK = re.compile(r"\s*")
+_VISIBLE = regex.compile(r"[^\s\p{Z}\p{Cc}\p{Cf}]")
+_SUBSTANCE = regex.compile(r"[\p{L}\p{N}\p{M}\p{So}\p{Sc}\p{Co}\p{Cn}]")
+
+
+def is_visible(text: str) -> bool:
+    """Whether there is anything to read: more than white space, controls and invisible marks."""
+    return _VISIBLE.search(text) is not None
+
+
+def substance_end(text: str, start: int, end: int) -> int | None:
+    """One past the first letter, number or pictograph in text[start:end]; None where all is punctuation."""
+    found = _SUBSTANCE.search(text, start, end)
+    return found.end() if found else None
+
+
+def skip_blank(text: str, position: int, end: int) -> int:
+    """The first position at or after the boundary `position` that is not white space; `end` where all is."""
+    found = _BLANK.match(text, position, end)
+    first = found.end() if found else position
+    if first >= end:
+        return end
+    # White space may carry a combining mark, and is then the base of a character.
+    return graphemes.floor(text, first, position)
+
+
+def next_start(text: str, position: int, end: int) -> int:
+    """Like `skip_blank`, but keeps the indentation of the line that it finds."""
+    first = skip_blank(text, position, end)
+    if first >= end:
+        return end
+    line = text.rfind("\n", max(0, position - 1), first) + 1
+    at_line_start = line > 0 or first - position == first
+    line = max(line, position)
+    return line if at_line_start and first - line <= MAX_INDENT else first
+
+
+def trim_end(text: str, start: int, end: int) -> int:
+    """The end of text[start:end] without the white space that closes it."""
+    last = start + len(text[start:end].rstrip())
+    return end if last >= end else graphemes.ceiling(text, last, start)

@@ -1,0 +1,85 @@
+"""Where the structure of a document asks for a cut, and where it forbids one."""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+
+PARTING = 5
+"""A break of this strength or more begins something new: what follows does not repeat what is before it."""
+
+
+class Breaks:
+    """Structural places of one text, in code points.
+
+    A *break* is a position where a cut is welcome, with a strength: the higher, the better. A *seal* (first, last)
+    holds two things together, such as a heading and its text: no cut at `first < position <= last`. A *solid* range
+    is one whose pieces do not overlap, such as a table, whose header is repeated instead.
+    """
+
+    def __init__(
+        self,
+        breaks: Iterable[tuple[int, int]] = (),
+        seals: Iterable[tuple[int, int]] = (),
+        solids: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        strongest: dict[int, int] = {}
+        for position, strength in breaks:
+            strongest[position] = max(strength, strongest.get(position, 0))
+        ordered = sorted(strongest)
+        self._positions = array("Q", ordered)
+        self._strengths = bytes(strongest[position] for position in ordered)
+        self._seal_starts = array("Q")
+        self._seal_ends = array("Q")
+        for first, last in sorted(seals):
+            if self._seal_ends and first <= self._seal_ends[-1]:
+                self._seal_ends[-1] = max(self._seal_ends[-1], last)
+            else:
+                self._seal_starts.append(first)
+                self._seal_ends.append(last)
+        self._solid_starts = array("Q", (first for first, _ in solids))
+        self._solid_ends = array("Q", (last for _, last in solids))
+
+    def strongest(self, lowest: int, highest: int) -> int | None:
+        """The last of the strongest breaks within [lowest, highest] that no seal forbids."""
+        best, best_strength = None, 0
+        for index in range(bisect_right(self._positions, highest) - 1, bisect_left(self._positions, lowest) - 1, -1):
+            if self._strengths[index] > best_strength and not self.sealed(self._positions[index]):
+                best, best_strength = self._positions[index], self._strengths[index]
+        return best
+
+    def first(self, lowest: int, highest: int) -> int | None:
+        """The first break within [lowest, highest] that no seal forbids."""
+        for index in range(bisect_left(self._positions, lowest), len(self._positions)):
+            position = self._positions[index]
+            if position > highest:
+                return None
+            if not self.sealed(position):
+                return position
+        return None
+
+    def any_within(self, lowest: int, highest: int) -> bool:
+        """Whether there is a break within [lowest, highest], sealed or not."""
+        index = bisect_left(self._positions, lowest)
+        return index < len(self._positions) and self._positions[index] <= highest
+
+    def sealed(self, position: int) -> bool:
+        """Whether a seal forbids a cut at `position`."""
+        return self.seal_start(position) < position
+
+    def seal_start(self, position: int) -> int:
+        """The start of the seal that forbids `position`, where a cut is allowed; `position` where none forbids it."""
+        index = bisect_left(self._seal_starts, position) - 1
+        if index >= 0 and position <= self._seal_ends[index]:
+            return self._seal_starts[index]
+        return position
+
+    def parts(self, position: int) -> bool:
+        """Whether pieces on the two sides of `position` do not overlap."""
+        at = bisect_left(self._positions, position)
+        if at < len(self._positions) and self._positions[at] == position and self._strengths[at] >= PARTING:
+            return True
+        index = bisect_left(self._solid_starts, position) - 1
+        return index >= 0 and position < self._solid_ends[index]
+
+
+NO_BREAKS = Breaks()

@@ -1,0 +1,142 @@
+"""What a caller may ask of the chunker, and how what is left out is filled in."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from kbmesh_rpc.errors import InvalidField
+
+from kbmesh_chunker.cutter import Limits
+from kbmesh_chunker.version import CHUNKER_VERSION
+
+MIN_SIZE = 32
+MAX_SIZE = 100_000
+
+OptionValue = int | float | str | bool
+Options = Mapping[str, OptionValue]
+
+
+class Strategy(StrEnum):
+    """Every strategy the contract knows. A value is the contract's name without its prefix, in lower case."""
+
+    AUTO = "auto"
+    FIXED = "fixed"
+    SEMANTIC = "semantic"
+    DOCUMENT = "document"
+    EMAIL = "email"
+    SLACK = "slack"
+    CODE = "code"
+    SIMILARITY = "similarity"
+    PROPOSITION = "proposition"
+
+
+class SizeUnit(StrEnum):
+    """What sizes count."""
+
+    CHARACTERS = "characters"
+    TOKENS = "tokens"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Sizes a strategy takes where the caller names none."""
+
+    size: int
+    overlap: int
+    minimum: int
+
+
+CHARACTER_SIZES = Sizes(size=1500, overlap=150, minimum=500)
+TOKEN_SIZES = Sizes(size=320, overlap=32, minimum=106)
+"""1,500 characters of English are some 330 tokens."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfigRequest:
+    """A configuration as the caller sent it. None is what was left out."""
+
+    strategy: Strategy = Strategy.AUTO
+    size: int | None = None
+    overlap: int | None = None
+    minimum: int | None = None
+    unit: SizeUnit = SizeUnit.CHARACTERS
+    embedding_model: str = ""
+    allow_truncation: bool = False
+    options_of: Strategy | None = None
+    """The strategy whose options were sent."""
+    options: Options = field(default_factory=dict)
+    """The options that were set, by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkingConfig:
+    """A configuration in which every field is set and right."""
+
+    strategy: Strategy
+    limits: Limits
+    unit: SizeUnit
+    embedding_model: str
+    allow_truncation: bool
+    options: Options
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether cutting needs the embedding model's tokens."""
+        return self.unit is SizeUnit.TOKENS or (bool(self.embedding_model) and not self.allow_truncation)
+
+
+def resolve_limits(request: ConfigRequest, *, characters: Sizes = CHARACTER_SIZES, path: str = "config") -> Limits:
+    """The sizes to cut by. Defaults shrink with a small size; what the caller says is taken or refused.
+
+    `path` is where the configuration stands in the request. Raises InvalidField.
+    """
+    defaults = characters if request.unit is SizeUnit.CHARACTERS else TOKEN_SIZES
+    size = defaults.size if request.size is None else request.size
+    if not MIN_SIZE <= size <= MAX_SIZE:
+        raise InvalidField(f"{path}.size", f"must be {MIN_SIZE} to {MAX_SIZE}, is {size}")
+    overlap = min(defaults.overlap, size // 10) if request.overlap is None else request.overlap
+    if not 0 <= overlap < size:
+        raise InvalidField(f"{path}.overlap", f"must be less than the size of {size}, is {overlap}")
+    minimum = min(defaults.minimum, size // 3) if request.minimum is None else request.minimum
+    if not 0 <= minimum <= size:
+        raise InvalidField(f"{path}.minimum", f"must be at most the size of {size}, is {minimum}")
+    return Limits(size=size, overlap=overlap, minimum=minimum)
+
+
+def check_options_owner(request: ConfigRequest, *, path: str = "config") -> None:
+    """Raises InvalidField where options of another strategy than the chosen one were sent."""
+    if request.options_of is not None and request.options_of is not request.strategy:
+        raise InvalidField(
+            f"{path}.{request.options_of}", f"options of {request.options_of}, but the strategy is {request.strategy}"
+        )
+
+
+def check_model(request: ConfigRequest, *, can_count: bool, path: str = "config") -> None:
+    """Raises InvalidField where tokens must be counted and cannot be."""
+    needed = request.unit is SizeUnit.TOKENS or (request.embedding_model and not request.allow_truncation)
+    if request.unit is SizeUnit.TOKENS and not request.embedding_model:
+        raise InvalidField(f"{path}.embedding_model", "must name the model whose tokens the unit TOKENS counts")
+    if needed and not can_count:
+        raise InvalidField(
+            f"{path}.embedding_model", "this chunker is not connected to an embedder and cannot count tokens"
+        )
+
+
+def fingerprint(config: ChunkingConfig, *, model_fingerprint: str = "", max_tokens: int = 0) -> str:
+    """SHA-256 (hex) of all that decides how a text is cut: configuration, chunker's version and model's tokens."""
+    decisive = {
+        "version": CHUNKER_VERSION,
+        "strategy": config.strategy,
+        "size": config.limits.size,
+        "overlap": config.limits.overlap,
+        "minimum": config.limits.minimum,
+        "unit": config.unit,
+        "embedding_model": config.embedding_model,
+        "allow_truncation": config.allow_truncation,
+        "options": dict(config.options),
+        "model_fingerprint": model_fingerprint if config.counts_tokens else "",
+        "max_tokens": max_tokens if config.counts_tokens else 0,
+    }
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()

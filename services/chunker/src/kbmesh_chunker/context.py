@@ -1,0 +1,51 @@
+"""What is put before a piece so that it can be understood alone: its headings and the header of its table."""
+
+from collections.abc import Sequence
+
+from kbmesh_chunker import graphemes
+
+ELLIPSIS = "…"
+SEPARATOR = " > "
+BUDGET_SHARE = 0.3
+"""How much of the size of a chunk its context may take."""
+
+
+def write_context(headings: Sequence[str], header_rows: str, budget: int) -> str:
+    """Headings on one line, the table's header below it, trimmed in the middle to `budget` characters."""
+    path = write_path([title for title in headings if title], budget if not header_rows else budget // 2)
+    room = budget - len(path) - 1 if path else budget
+    rows = trim_rows(header_rows, room)
+    return "\n".join(part for part in (path, rows) if part)
+
+
+def write_path(headings: Sequence[str], budget: int) -> str:
+    """`A > B > C`; where that is too long the middle goes first: the outermost and the innermost tell most."""
+    full = SEPARATOR.join(headings)
+    if len(full) <= budget or not headings:
+        return full
+    if len(headings) > 2:
+        outer = SEPARATOR.join((headings[0], ELLIPSIS, headings[-1]))
+        if len(outer) <= budget:
+            return outer
+    return trim_middle(headings[-1] if len(headings[-1]) * 2 > budget else full, budget)
+
+
+def trim_rows(rows: str, budget: int) -> str:
+    """Header rows, each trimmed so that all of them have `budget` characters at most."""
+    if len(rows) <= budget:
+        return rows
+    lines = rows.splitlines()
+    each = (budget - len(lines) + 1) // len(lines)
+    return "\n".join(trim_middle(line, each) for line in lines) if each >= len(ELLIPSIS) + 2 else ""
+
+
+def trim_middle(text: str, budget: int) -> str:
+    """The start and the end of a text with an ellipsis between them, `budget` characters at most."""
+    if len(text) <= budget:
+        return text
+    if budget < len(ELLIPSIS) + 2:
+        return ""
+    room = budget - len(ELLIPSIS)
+    head = graphemes.floor(text, room - room // 2)
+    tail = graphemes.ceiling(text, len(text) - room // 2, head)
+    return text[:head].rstrip() + ELLIPSIS + text[tail:].lstrip()

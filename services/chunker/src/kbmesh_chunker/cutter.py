@@ -1,0 +1,232 @@
+"""The one place where text is cut: windows that end where a reader would pause.
+
+Each window ends at the strongest structural break that leaves it at least the minimum, else at a sentence, a line, a
+word, a punctuation mark, and at last between two characters. Both ends of the windows strictly rise, whatever the
+configuration, so the work always ends and no window lies inside another.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import regex
+
+from kbmesh_chunker import graphemes
+from kbmesh_chunker.blank import next_start, skip_blank, substance_end, trim_end
+from kbmesh_chunker.breaks import NO_BREAKS, Breaks
+from kbmesh_chunker.measure import Measure, TokenMeasure
+from kbmesh_chunker.sentences import sentence_ends, sentence_ends_backwards
+
+_LAST_SPACE = regex.compile(r"(?r)\s")
+_FIRST_SPACE = regex.compile(r"\s")
+_LAST_MARK = regex.compile(r"(?r)(?<=[,;:|>)\]}，、；：،؛）」』】/\\=&?+\-])")
+_PUNCTUATION_TAIL = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How long chunks should be, in the unit of a measure."""
+
+    size: int
+    """A window's size at most. At least 1."""
+    overlap: int
+    """How much of a window's end the next one repeats at most. Less than `size`."""
+    minimum: int
+    """What is shorter is merged, so that a window may reach `size + minimum`. At most `size`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenCap:
+    """The most tokens that a window's text and its context may have together."""
+
+    measure: TokenMeasure
+    tokens: int
+
+
+def _no_context(_position: int) -> int:
+    return 0
+
+
+def _no_checkpoint() -> None:
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Window:
+    """What is known of a window before it is cut. All are positions."""
+
+    start: int
+    fresh: int
+    """Where its new text begins: what is before repeats the last window."""
+    visible: int
+    """Where its new text begins to be more than white space."""
+    limit: int
+    """Where it should end at the latest."""
+    stretch: int
+    """Where it may end for the sake of a stub."""
+    capped: bool
+    """Whether `limit` is the token cap's rather than the size's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cutter:
+    """Cuts stretches of one text."""
+
+    text: str
+    limits: Limits
+    measure: Measure
+    breaks: Breaks = NO_BREAKS
+    cap: TokenCap | None = None
+    checkpoint: Callable[[], None] = _no_checkpoint
+    """Called once a window; raises where the work should stop."""
+
+    def cut(
+        self, start: int, end: int, context_tokens: Callable[[int], int] = _no_context
+    ) -> Iterator[tuple[int, int]]:
+        """Windows (start, end) over text[start:end], which begins and ends at character boundaries.
+
+        Every character that is not white space is in some window. `context_tokens` tells the tokens of the context
+        of a window that starts at a position.
+        """
+        end = trim_end(self.text, start, end)
+        position = fresh = next_start(self.text, start, end)
+        while position < end:
+            self.checkpoint()
+            window = self._window(position, fresh, end, context_tokens)
+            if window.limit >= end:
+                yield position, end
+                return
+            cut = self._choose(window)
+            rest = next_start(self.text, cut, end)
+            if self._is_stub(rest, end, window):
+                if rest >= end or end <= window.stretch:
+                    yield position, end
+                    return
+                cut = self._share_out(window, cut, end)
+                rest = next_start(self.text, cut, end)
+            closing = trim_end(self.text, position, cut)
+            yield position, closing
+            position, fresh = self._overlap(window, closing, rest, context_tokens), rest
+
+    def _window(self, start: int, fresh: int, end: int, context_tokens: Callable[[int], int]) -> _Window:
+        limit = self.measure.furthest(start, self.limits.size)
+        stretch = self.measure.furthest(start, self.limits.size + self.limits.minimum)
+        capped = False
+        if self.cap is not None:
+            by_tokens = self.cap.measure.furthest(start, max(1, self.cap.tokens - context_tokens(start)))
+            capped = by_tokens < limit
+            limit, stretch = min(limit, by_tokens), min(stretch, by_tokens)
+        visible = skip_blank(self.text, fresh, end)
+        if limit <= visible:
+            # One character at least, or the work would never end.
+            limit = graphemes.ceiling(self.text, visible + 1, visible)
+        elif limit < end and not graphemes.is_boundary(self.text, limit, visible):
+            whole = graphemes.floor(self.text, limit, visible)
+            limit = whole if whole > visible else graphemes.ceiling(self.text, limit, visible)
+        return _Window(
+            start=start, fresh=fresh, visible=visible, limit=min(limit, end), stretch=min(stretch, end), capped=capped
+        )
+
+    def _choose(self, window: _Window) -> int:
+        """Where the window is cut: within its limit, or a little after it for the sake of a stub."""
+        start, limit = window.start, window.limit
+        lowest = self.measure.furthest(start, self.limits.minimum)
+        if window.capped:
+            lowest = min(lowest, start + (limit - start) // 3)
+        if start < window.fresh:
+            # A window must bring news: else a long overlap would give a chunk for every break in it.
+            lowest = max(lowest, window.fresh + (limit - window.fresh) // 2)
+        lowest = max(lowest, window.visible + 1, substance_end(self.text, window.visible, limit) or 0)
+        lowest = min(lowest, limit)
+        structural = self.breaks.strongest(lowest, limit)
+        if structural is not None and graphemes.is_boundary(self.text, structural, window.visible):
+            return structural
+        if window.stretch > limit and self.breaks.any_within(window.visible + 1, lowest - 1):
+            whole = self.breaks.first(limit + 1, window.stretch)
+            if whole is not None and graphemes.is_boundary(self.text, whole, limit):
+                return whole
+        return self._choose_in_prose(window.visible, lowest, max(lowest, start + (limit - start) // 2), limit)
+
+    def _choose_in_prose(self, known: int, lowest: int, preferred: int, limit: int) -> int:
+        """A place within [lowest, limit], where there is a good one within [preferred, limit]."""
+        text, sealed = self.text, self.breaks.sealed
+        seal = self.breaks.seal_start(limit)
+        if lowest <= seal < limit and graphemes.is_boundary(text, seal, known):
+            return seal
+        if seal < lowest:
+            sealed = NO_BREAKS.sealed
+        for sentence in sentence_ends_backwards(text, preferred, limit):
+            if not sealed(sentence) and graphemes.is_boundary(text, sentence, known):
+                return sentence
+        line = text.rfind("\n", preferred, limit)
+        while line >= 0:
+            if not sealed(line + 1):
+                return line + 1
+            line = text.rfind("\n", preferred, line)
+        for search_from in (preferred, lowest):
+            space = _LAST_SPACE.search(text, search_from, min(len(text), limit + 1))
+            if space is not None:
+                word = graphemes.floor(text, space.start(), known)
+                if word >= lowest and not sealed(word):
+                    return word
+        mark = _LAST_MARK.search(text, preferred, limit)
+        if mark is not None and graphemes.is_boundary(text, mark.start(), known):
+            return mark.start()
+        return limit
+
+    def _is_stub(self, rest: int, end: int, window: _Window) -> bool:
+        """Whether what is left after a window is too little for a window of its own."""
+        if rest >= end:
+            return True
+        if end - rest <= _PUNCTUATION_TAIL and substance_end(self.text, rest, end) is None:
+            return True
+        if self.measure.length(rest, end) >= self.limits.minimum:
+            return False
+        return not window.capped or end - rest < (window.limit - window.start) // 3
+
+    def _share_out(self, window: _Window, cut: int, end: int) -> int:
+        """Another place for the last cut: near the middle, so that neither side is a stub."""
+        width = end - window.start
+        highest = graphemes.floor(self.text, min(cut, window.start + width * 5 // 8), window.visible)
+        lowest = max(window.visible + 1, window.start + width * 3 // 8)
+        if highest <= lowest:
+            return cut
+        structural = self.breaks.strongest(lowest, highest)
+        if structural is not None and graphemes.is_boundary(self.text, structural, window.visible):
+            return structural
+        return self._choose_in_prose(window.visible, lowest, lowest, highest)
+
+    def _overlap(self, window: _Window, closing: int, rest: int, context_tokens: Callable[[int], int]) -> int:
+        """Where the next window starts: at a sentence, else a word, within the overlap before `closing`."""
+        if self.limits.overlap == 0 or self.breaks.parts(rest):
+            return rest
+        earliest = max(window.start + 1, self.measure.earliest(closing, self.limits.overlap))
+        if window.capped:
+            earliest = max(earliest, window.start + (closing - window.start) // 2)
+        earliest = graphemes.ceiling(self.text, earliest, window.start)
+        if earliest >= closing:
+            return rest
+        start = self._overlap_start(window.start, earliest, closing)
+        if not window.start < start < closing or substance_end(self.text, start, closing) is None:
+            return rest
+        limit = self.measure.furthest(start, self.limits.size)
+        if self.cap is not None:
+            limit = min(limit, self.cap.measure.furthest(start, max(1, self.cap.tokens - context_tokens(start))))
+        # An overlap that leaves no room for a new character is no overlap.
+        visible = skip_blank(self.text, rest, len(self.text))
+        return start if limit >= graphemes.ceiling(self.text, visible + 1, visible) else rest
+
+    def _overlap_start(self, known: int, earliest: int, closing: int) -> int:
+        text = self.text
+        line = self.breaks.first(earliest, closing - 1)
+        if line is not None and not graphemes.is_boundary(text, line, known):
+            line = None
+        for sentence in sentence_ends(text, max(known, earliest - 4), closing):
+            start = skip_blank(text, sentence, closing) if graphemes.is_boundary(text, sentence, known) else known
+            if earliest <= start < closing:
+                return start if line is None or start <= line else skip_blank(text, line, closing)
+        if line is not None:
+            return skip_blank(text, line, closing)
+        space = _FIRST_SPACE.search(text, earliest, closing)
+        if space is not None and graphemes.is_boundary(text, space.start(), earliest):
+            return skip_blank(text, space.start(), closing)
+        return earliest

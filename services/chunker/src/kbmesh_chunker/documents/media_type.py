@@ -1,0 +1,201 @@
+"""What kind of document it is, from what the caller says, the filename and the content."""
+
+import json
+import re
+from dataclasses import dataclass
+from email.message import Message
+from pathlib import PurePosixPath
+
+from kbmesh_chunker.documents.source import SourceType
+
+MARKDOWN = "text/markdown"
+PLAIN = "text/plain"
+HTML = "text/html"
+MAIL = "message/rfc822"
+JSON = "application/json"
+SOURCE_CODE = "text/x-source-code"
+
+_BY_EXTENSION = {
+    ".md": MARKDOWN, ".markdown": MARKDOWN, ".mdown": MARKDOWN, ".mkd": MARKDOWN, ".mdx": MARKDOWN,
+    ".txt": PLAIN, ".text": PLAIN, ".log": PLAIN, ".rst": "text/x-rst", ".adoc": "text/asciidoc",
+    ".htm": HTML, ".html": HTML, ".xhtml": HTML,
+    ".eml": MAIL, ".mbox": "application/mbox",
+    ".json": JSON, ".jsonl": "application/x-ndjson", ".ndjson": "application/x-ndjson",
+    ".yaml": "application/yaml", ".yml": "application/yaml", ".toml": "application/toml", ".xml": "application/xml",
+    ".csv": "text/csv", ".tsv": "text/tab-separated-values", ".ini": PLAIN, ".cfg": PLAIN, ".conf": PLAIN,
+    ".pdf": "application/pdf",
+    ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    ".doc": "application/msword",
+}  # fmt: skip
+_CODE_BY_EXTENSION = {
+    ".py": "text/x-python", ".pyi": "text/x-python", ".js": "text/javascript", ".mjs": "text/javascript",
+    ".cjs": "text/javascript", ".jsx": "text/javascript", ".ts": "text/x-typescript", ".tsx": "text/x-typescript",
+    ".go": "text/x-go", ".java": "text/x-java", ".rs": "text/x-rust", ".c": "text/x-c", ".h": "text/x-c",
+    ".cc": "text/x-c++", ".cpp": "text/x-c++", ".cxx": "text/x-c++", ".hh": "text/x-c++", ".hpp": "text/x-c++",
+    ".cs": "text/x-csharp", ".rb": "text/x-ruby", ".php": "text/x-php", ".kt": "text/x-kotlin",
+    ".kts": "text/x-kotlin", ".sh": "text/x-shellscript", ".bash": "text/x-shellscript", ".ex": "text/x-elixir",
+    ".exs": "text/x-elixir", ".swift": "text/x-swift", ".scala": "text/x-scala", ".lua": "text/x-lua",
+    ".pl": "text/x-perl", ".r": "text/x-r", ".sql": "application/sql", ".proto": "text/x-protobuf",
+    ".css": "text/css", ".scss": "text/x-scss", ".vue": "text/x-vue", ".tf": "text/x-terraform",
+}  # fmt: skip
+_CODE_TYPES = frozenset(_CODE_BY_EXTENSION.values()) | {
+    SOURCE_CODE, "application/javascript", "application/x-python", "application/x-sh", "application/typescript",
+    "text/x-python-script", "application/x-httpd-php", "text/x-csrc", "text/x-c++src", "text/x-java-source",
+}  # fmt: skip
+_SAYS_NOTHING = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/unknown", "*/*"})
+_TEXT_SUBTYPES = """
+    json xml yaml x-yaml toml javascript typescript sql x-sh x-python x-httpd-php xhtml+xml x-ndjson jsonl graphql
+    x-tex x-latex mbox x-subrip
+"""
+_TEXT_APPLICATIONS = frozenset(_TEXT_SUBTYPES.split())
+_MAGIC = (
+    (b"%PDF-", "application/pdf"),
+    (b"PK\x03\x04", "application/zip"),
+    (b"PK\x05\x06", "application/zip"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "application/x-ole-storage"),
+    (b"{\\rtf", "application/rtf"),
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"II*\x00", "image/tiff"),
+    (b"MM\x00*", "image/tiff"),
+    (b"\x1f\x8b", "application/gzip"),
+    (b"BZh", "application/x-bzip2"),
+    (b"\xfd7zXZ\x00", "application/x-xz"),
+    (b"\x28\xb5\x2f\xfd", "application/zstd"),
+    (b"7z\xbc\xaf\x27\x1c", "application/x-7z-compressed"),
+    (b"Rar!\x1a\x07", "application/vnd.rar"),
+    (b"\x7fELF", "application/x-elf"),
+    (b"SQLite format 3\x00", "application/vnd.sqlite3"),
+    (b"\x00asm", "application/wasm"),
+    (b"ID3", "audio/mpeg"),
+    (b"OggS", "audio/ogg"),
+    (b"fLaC", "audio/flac"),
+)
+_OFFICE = (
+    (b"word/", "application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
+    (b"xl/", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
+    (b"ppt/", "application/vnd.openxmlformats-officedocument.presentationml.presentation"),
+    (b"mimetypeapplication/epub+zip", "application/epub+zip"),
+    (b"mimetypeapplication/vnd.oasis.opendocument.text", "application/vnd.oasis.opendocument.text"),
+)
+_SNIFFED = 4096
+_HEADING_LINE = re.compile(r"^#{1,6}[ \t]+\S", re.MULTILINE)
+_MARKDOWN_SIGN = re.compile(r"^(?:```|~~~|\|[ \t]*:?-{3,}|(?:[-*+]|\d+\.)[ \t]+\S)|\[[^\]\n]{1,80}\]\(", re.MULTILINE)
+_MAIL_HEADER = re.compile(
+    r"(?:From |(?:From|To|Subject|Date|Message-ID|Received|Return-Path|MIME-Version):)", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredType:
+    """A media type as the caller wrote it, taken apart."""
+
+    media_type: str
+    """In lower case, without parameters; empty where it says nothing."""
+    charset: str
+    """Empty where none is named."""
+
+
+def parse_media_type(declared: str) -> DeclaredType:
+    """Takes `text/plain; charset=utf-8` apart (RFC 2045)."""
+    if not declared.strip():
+        return DeclaredType(media_type="", charset="")
+    message = Message()
+    message["Content-Type"] = " ".join(declared.split())
+    media_type = declared.partition(";")[0].strip().lower()
+    charset = message.get_content_charset("") if ";" in declared else ""
+    return DeclaredType(media_type="" if media_type in _SAYS_NOTHING else media_type, charset=charset)
+
+
+def binary_type(head: bytes) -> str:
+    """The media type of a file that is not text, from its first bytes. Empty where they are no kind that is known."""
+    for magic, media_type in _MAGIC:
+        if head.startswith(magic):
+            if media_type == "application/zip":
+                return next((office for sign, office in _OFFICE if sign in head[:_SNIFFED]), media_type)
+            return media_type
+    if head[4:8] == b"ftyp":
+        return "video/mp4"
+    if head[:4] == b"RIFF" and head[8:12] in {b"WAVE", b"AVI ", b"WEBP"}:
+        return {b"WAVE": "audio/wav", b"AVI ": "video/x-msvideo", b"WEBP": "image/webp"}[head[8:12]]
+    return ""
+
+
+def is_text_type(media_type: str) -> bool:
+    """Whether documents of this type are read as text. A type that is unknown altogether may be."""
+    kind, _, subtype = media_type.partition("/")
+    if kind in {"text", "message"}:
+        return True
+    if kind == "application":
+        return (
+            subtype in _TEXT_APPLICATIONS
+            or subtype.endswith(("+json", "+xml", "+yaml"))
+            or (
+                subtype.startswith("x-")
+                and not subtype.startswith(
+                    ("x-7z", "x-bzip", "x-xz", "x-tar", "x-elf", "x-ole", "x-msdownload", "x-rar")
+                )
+            )
+        )
+    return kind not in {"image", "audio", "video", "font", "model", "multipart"}
+
+
+def type_by_name(filename: str) -> str:
+    """The media type that a filename's extension stands for. Empty where it is unknown."""
+    extension = PurePosixPath(filename.replace("\\", "/")).suffix.lower()
+    return _BY_EXTENSION.get(extension) or _CODE_BY_EXTENSION.get(extension, "")
+
+
+def type_by_content(text: str) -> str:
+    """The media type of a text of which nothing else is known. Never empty: text/plain at last."""
+    head = text[: 16 * _SNIFFED].lstrip("\ufeff\r\n\t ")
+    start = head[:256].lower()
+    if start.startswith(("<!doctype html", "<html")):
+        return HTML
+    if head[:1] in "[{" and _is_json(text):
+        return JSON
+    if _MAIL_HEADER.match(head) and len(_MAIL_HEADER.findall(head[:_SNIFFED])) >= 3:
+        return MAIL
+    headings = len(_HEADING_LINE.findall(head))
+    if headings >= 2 or (headings and _MARKDOWN_SIGN.search(head)):
+        return MARKDOWN
+    return PLAIN
+
+
+def is_code(media_type: str) -> bool:
+    """Whether it is a type of source code."""
+    return media_type in _CODE_TYPES
+
+
+def source_type_of(media_type: str, filename: str, text: str) -> SourceType:
+    """The kind of place that a document of this type comes from."""
+    if media_type in {MAIL, "application/mbox"}:
+        return SourceType.EMAIL
+    if media_type in {HTML, "application/xhtml+xml"}:
+        return SourceType.WEB_PAGE
+    if is_code(media_type):
+        return SourceType.CODE
+    if media_type == JSON and is_slack_export(text):
+        return SourceType.SLACK
+    return SourceType.FILE if filename else SourceType.GENERIC
+
+
+_SLACK_SIGNS = (re.compile(r'"ts"\s*:\s*"\d+\.\d+"'), re.compile(r'"text"\s*:'), re.compile(r'"(?:user|bot_id)"\s*:'))
+
+
+def is_slack_export(text: str) -> bool:
+    """Whether a JSON text looks like a day of a Slack export: a list of messages with time, author and text."""
+    head = text[: 4 * _SNIFFED]
+    return head.lstrip("\ufeff \t\r\n").startswith("[") and all(sign.search(head) for sign in _SLACK_SIGNS)
+
+
+def _is_json(text: str) -> bool:
+    if len(text) > 1_000_000:
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,74 @@
+"""How long a stretch of text is: in code points, or in tokens of a model."""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Measure(Protocol):
+    """A way to count text. Positions are code points of one text; sizes are in the measure's unit."""
+
+    def length(self, start: int, end: int) -> int:
+        """Size of text[start:end]."""
+
+    def furthest(self, start: int, size: int) -> int:
+        """The last end for which text[start:end] has at most `size`."""
+
+    def earliest(self, end: int, size: int) -> int:
+        """The first start for which text[start:end] has at most `size`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CharacterMeasure:
+    """Counts code points."""
+
+    text_length: int
+
+    def length(self, start: int, end: int) -> int:
+        return end - start
+
+    def furthest(self, start: int, size: int) -> int:
+        return min(self.text_length, start + size)
+
+    def earliest(self, end: int, size: int) -> int:
+        return max(0, end - size)
+
+
+class TokenMeasure:
+    """Counts tokens, from the place of each token of the whole text."""
+
+    def __init__(self, text_length: int) -> None:
+        self._text_length = text_length
+        self._starts = array("Q")
+        self._ends = array("Q")
+
+    def extend(self, offset: int, starts: Iterable[int], ends: Iterable[int]) -> None:
+        """Adds the tokens of a stretch that begins at `offset`, in the order of the text."""
+        previous_start = self._starts[-1] if self._starts else 0
+        previous_end = self._ends[-1] if self._ends else 0
+        for start, end in zip(starts, ends, strict=True):
+            # Some tokenisers give places that go back by a character; the search needs them in order.
+            previous_start = max(previous_start, start + offset)
+            previous_end = max(previous_end, end + offset)
+            self._starts.append(previous_start)
+            self._ends.append(previous_end)
+
+    @property
+    def total(self) -> int:
+        """Tokens of the whole text."""
+        return len(self._starts)
+
+    def length(self, start: int, end: int) -> int:
+        if end <= start:
+            return 0
+        return max(0, bisect_left(self._starts, end) - bisect_right(self._ends, start))
+
+    def furthest(self, start: int, size: int) -> int:
+        after = bisect_right(self._ends, start) + size
+        return self._starts[after] if after < len(self._starts) else self._text_length
+
+    def earliest(self, end: int, size: int) -> int:
+        first = bisect_left(self._starts, end) - size
+        return self._starts[first] if first > 0 else 0

@@ -1,0 +1,92 @@
+"""Where sentences end, in any script, by the rules of Unicode UAX 29 and a list of abbreviations.
+
+A sentence ends after its last mark and the quotes and brackets that close with it; the white space that follows
+belongs to no sentence. Positions are code points of the whole text.
+"""
+
+import re
+from collections.abc import Iterator
+
+# Marks that end a sentence only before white space (Western, Arabic, Indic, Ethiopic, ...), and marks of scripts
+# that put no space between sentences.
+_SPACED_MARKS = ".!?…‼⁇⁈⁉؟۔؞।॥።፧፨։՜՞჻᠃᠉។៕᱾᱿၊။"
+_CLOSED_MARKS = "。！？｡．﹒﹖﹗"
+_CLOSERS = r"""\"'”’»›)\]}」』】〉》〕）］｝»"""
+_THAI = "\u0e01-\u0e5b"
+_LAO_KHMER = "\u0e81-\u0edf\u1780-\u17ff"
+_CANDIDATE = re.compile(
+    rf"[{re.escape(_SPACED_MARKS + _CLOSED_MARKS)}]+[{_CLOSERS}]*"
+    # Thai, Lao and Khmer end sentences with a space and no mark.
+    rf"|(?<=[{_THAI}{_LAO_KHMER}])(?=[ \u00a0\u200b][ \u00a0\u200b]?[{_THAI}{_LAO_KHMER}\w])"
+)
+# Before a full stop these words do not end a sentence. In lower case, without that full stop.
+_WORDS = """
+    mr mrs ms dr prof rev hon st sr jr gen col capt lt sgt gov sen rep pres mt ft vs etc eg ie e.g i.e cf al ca approx
+    no nos vol vols ed eds pp p fig figs eq eqs sec ch chap par art inc ltd co corp dept univ assn bros est tel ext
+    jan feb mar apr jun jul aug sep sept oct nov dec mon tue wed thu fri sat sun a.m p.m u.s u.k u.n
+    z.b d.h u.a s.o s.u i.d.r o.ä bzw usw ggf evtl vgl nr abs str hr fr hrsg bd aufl inkl zzgl max min mio mrd
+    m mme mlle mm p.ex av env n.b sra dra srta ud uds pág págs núm ej p.ej dott sig sigg ecc dhr mevr bijv enz
+    т.е т.д т.п т.к г гг им ул стр рис см др проф акад
+"""
+_ABBREVIATIONS = frozenset(_WORDS.split())
+_WORD_BEFORE = re.compile(r"[^\W\d_](?:[\w.]*[^\W_])?$")
+_ENUMERATOR = re.compile(r"(?:^|\n)[ \t>*+-]*(?:\d{1,4}|[A-Za-z])$")
+_LOOKBACK = 24
+_LONG_WORD = 5
+
+
+def sentence_ends(text: str, start: int, end: int) -> Iterator[int]:
+    """Positions within (start, end] at which a sentence of `text` ends, ascending."""
+    for candidate in _CANDIDATE.finditer(text, start, end):
+        position = candidate.end()
+        if position > start and _ends(text, candidate.start(), position):
+            yield position
+
+
+def sentence_ends_backwards(text: str, start: int, end: int) -> Iterator[int]:
+    """The same positions, descending: for the one who looks for the last that suits."""
+    for candidate in reversed(list(_CANDIDATE.finditer(text, start, end))):
+        position = candidate.end()
+        if position > start and _ends(text, candidate.start(), position):
+            yield position
+
+
+def _ends(text: str, mark: int, position: int) -> bool:
+    if mark == position:
+        return True
+    last_mark = text[position - 1]
+    if any(character in _CLOSED_MARKS for character in text[mark:position]):
+        # A mark that a further one or a closer follows beyond the window is not the end yet.
+        return position >= len(text) or text[position] not in _CLOSED_MARKS
+    if position < len(text) and not text[position].isspace():
+        return False
+    if text[mark] != "." and last_mark != ".":
+        return True
+    return not (_continues(text, mark, position) or _abbreviates(text, mark, position))
+
+
+def _continues(text: str, mark: int, position: int) -> bool:
+    """Whether what follows the white space after a full stop goes on in lower case (UAX 29, rule SB8).
+
+    People who write without capitals end sentences too, and a long word is seldom an abbreviation.
+    """
+    following = text[position : position + 8].lstrip(" \t\r\n\"'“‘«(")
+    if not following[:1].islower() or "\n\n" in text[position : position + 8]:
+        return False
+    return not text[max(0, mark - _LONG_WORD) : mark].isalpha()
+
+
+def _abbreviates(text: str, mark: int, position: int) -> bool:
+    if text[mark] != "." or text[mark:position].rstrip("\"'”’»›)]}") != ".":
+        return False
+    before = text[max(0, mark - _LOOKBACK) : mark]
+    if mark <= _LOOKBACK and _ENUMERATOR.match(before.lstrip()):
+        return True
+    if _ENUMERATOR.search(before):
+        return "\n" in before or mark <= _LOOKBACK
+    word = _WORD_BEFORE.search(before)
+    if word is None:
+        return False
+    found = word.group()
+    # One capital is an initial: J. S. Bach.
+    return (len(found) == 1 and found.isupper()) or found.lower() in _ABBREVIATIONS

@@ -1,0 +1,1 @@
+"""Text to chunks: one module for each way to cut."""

@@ -1,0 +1,73 @@
+"""What a strategy is. A new one is a module with a class like this and a line in the registry."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from kbmesh_chunker.breaks import NO_BREAKS, Breaks
+from kbmesh_chunker.config import Options, Sizes, SizeUnit, Strategy
+from kbmesh_chunker.cutter import Cutter, Limits, TokenCap
+from kbmesh_chunker.documents.source import TextDocument
+from kbmesh_chunker.measure import Measure, TokenMeasure
+from kbmesh_chunker.piece import Piece
+
+T = TypeVar("T")
+
+
+class Aside(Protocol):
+    """Runs work that takes the processor for long outside the event loop."""
+
+    def __call__(self, function: Callable[..., T], *arguments: Any) -> Awaitable[T]:
+        """Gives what `function` gives, or raises what it raises."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """A document to cut, with all that it takes."""
+
+    document: TextDocument
+    limits: Limits
+    unit: SizeUnit
+    options: Options
+    """The strategy's options, every one set."""
+    measure: Measure
+    cap: TokenCap | None
+    """None where no model limits the chunks."""
+    checkpoint: Callable[[], None]
+    """To be called now and then; raises when the caller has gone or the deadline has passed."""
+    aside: Aside
+
+    @property
+    def tokens(self) -> TokenMeasure | None:
+        """The tokens of the document's text, where they were counted."""
+        if self.cap is not None:
+            return self.cap.measure
+        return self.measure if isinstance(self.measure, TokenMeasure) else None
+
+    def cutter(self, breaks: Breaks = NO_BREAKS) -> Cutter:
+        """Cuts the document's text by these limits."""
+        return Cutter(
+            text=self.document.text,
+            limits=self.limits,
+            measure=self.measure,
+            breaks=breaks,
+            cap=self.cap,
+            checkpoint=self.checkpoint,
+        )
+
+
+class StrategyPort(Protocol):
+    """A way to cut documents."""
+
+    strategy: Strategy
+    description: str
+    """What it does, in a sentence."""
+    sizes: Sizes
+    """Its default sizes, in characters."""
+    needs_embedder: bool
+
+    def options(self, given: Options, path: str) -> Options:
+        """Every option, those left out at their defaults. Raises InvalidField, naming the field below `path`."""
+
+    async def cut(self, work: Work) -> Sequence[Piece]:
+        """Pieces in the document's order. Every character that is not white space is in one; ends strictly rise."""

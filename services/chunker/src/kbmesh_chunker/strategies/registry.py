@@ -1,0 +1,24 @@
+"""The strategies that this server offers."""
+
+from collections.abc import Mapping
+
+from kbmesh_rpc.errors import FeatureUnsupported
+
+from kbmesh_chunker.config import Strategy
+from kbmesh_chunker.strategies.document import Document
+from kbmesh_chunker.strategies.fixed import Fixed
+from kbmesh_chunker.strategies.port import StrategyPort
+from kbmesh_chunker.strategies.semantic import Semantic
+
+_ALL: tuple[StrategyPort, ...] = (Fixed(), Semantic(), Document())
+
+STRATEGIES: Mapping[Strategy, StrategyPort] = {port.strategy: port for port in _ALL}
+
+AUTO_DESCRIPTION = "Chooses by media type and content, and says what it chose."
+
+
+def find(strategy: Strategy) -> StrategyPort:
+    """The strategy of a name other than AUTO. Raises FeatureUnsupported where this server has none."""
+    if strategy not in STRATEGIES:
+        raise FeatureUnsupported(f"STRATEGY_{strategy.name}")
+    return STRATEGIES[strategy]

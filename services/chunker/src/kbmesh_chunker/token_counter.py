@@ -1,0 +1,110 @@
+"""Counting the tokens of an embedding model, wherever that model is."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from kbmesh_chunker import graphemes
+from kbmesh_chunker.measure import TokenMeasure
+
+MAX_TEXTS = 256
+"""Texts a call at most."""
+MAX_CHARACTERS = 262_144
+"""Characters a call at most, where it has more than one text."""
+_SEGMENT = 16_384
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenCount:
+    """The tokens of one text."""
+
+    tokens: int
+    """As the model reads them: special tokens and prefix included, nothing cut off."""
+    starts: Sequence[int] = ()
+    """First code point of each token of the text itself; empty where places were not asked for."""
+    ends: Sequence[int] = ()
+    """One past the last code point of each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenCounts:
+    """The tokens of several texts, in their order."""
+
+    counts: Sequence[TokenCount]
+    max_tokens: int
+    """Tokens the model reads at most, special tokens included."""
+    model_fingerprint: str
+
+
+class TokenCounter(Protocol):
+    """Counts as a model does."""
+
+    async def count(self, texts: Sequence[str], *, model: str, offsets: bool) -> TokenCounts:
+        """Counts texts as documents. `offsets` asks for the place of each token.
+
+        At most MAX_TEXTS. Raises ModelNotFound, ModelNotReady, DependencyUnavailable, DependencyInvalidResponse or
+        DeadlineExceeded.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelTokens:
+    """A text as a model's tokenizer sees it."""
+
+    measure: TokenMeasure
+    special_tokens: int
+    """Tokens that the model puts around every text: special ones and prefix."""
+    max_tokens: int
+    model_fingerprint: str
+
+
+async def measure_tokens(counter: TokenCounter, text: str, *, model: str) -> ModelTokens:
+    """Finds the place of every token of a text. `text` is not blank."""
+    measure = TokenMeasure(len(text))
+    special_tokens = max_tokens = 0
+    fingerprint = ""
+    for batch in _batches(_segments(text)):
+        counted = await counter.count([segment for _, segment in batch], model=model, offsets=True)
+        for (offset, _), count in zip(batch, counted.counts, strict=True):
+            measure.extend(offset, count.starts, count.ends)
+            special_tokens = max(special_tokens, count.tokens - len(count.starts))
+        max_tokens, fingerprint = counted.max_tokens, counted.model_fingerprint
+    return ModelTokens(
+        measure=measure, special_tokens=special_tokens, max_tokens=max_tokens, model_fingerprint=fingerprint
+    )
+
+
+async def count_tokens(counter: TokenCounter, texts: Sequence[str], *, model: str) -> list[int]:
+    """The tokens of each text."""
+    tokens: list[int] = []
+    for batch in _batches(enumerate(texts)):
+        counted = await counter.count([text for _, text in batch], model=model, offsets=False)
+        tokens.extend(count.tokens for count in counted.counts)
+    return tokens
+
+
+def _segments(text: str) -> Iterator[tuple[int, str]]:
+    """The text in parts with their offsets, cut where tokenizers start a new token anyway: at white space."""
+    start = 0
+    while start < len(text):
+        end = start + _SEGMENT
+        if end < len(text):
+            space = max(text.rfind(" ", start + 1, end), text.rfind("\n", start + 1, end))
+            end = space if space > start else graphemes.floor(text, end, start)
+        segment = text[start:end]
+        if not segment.isspace():
+            yield start, segment
+        start = end
+
+
+def _batches(texts: Iterable[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
+    batch: list[tuple[int, str]] = []
+    characters = 0
+    for numbered in texts:
+        if batch and (len(batch) == MAX_TEXTS or characters + len(numbered[1]) > MAX_CHARACTERS):
+            yield batch
+            batch, characters = [], 0
+        batch.append(numbered)
+        characters += len(numbered[1])
+    if batch:
+        yield batch

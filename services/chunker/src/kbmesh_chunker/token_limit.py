@@ -1,0 +1,100 @@
+"""Keeping every chunk within what the embedding model reads."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from kbmesh_chunker.blank import next_start
+from kbmesh_chunker.cutter import Cutter, Limits, TokenCap
+from kbmesh_chunker.measure import TokenMeasure
+from kbmesh_chunker.piece import Piece, embedded_text
+from kbmesh_chunker.token_counter import TokenCounter, count_tokens, measure_tokens
+
+MAX_ROUNDS = 6
+"""Pieces are cut again at most this often. Each round cuts finer, and the first is nearly always enough."""
+_FINER = 0.9
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountedPiece:
+    """A piece with the tokens of what is embedded for it."""
+
+    piece: Piece
+    tokens: int
+
+
+async def fit(
+    text: str,
+    pieces: Sequence[Piece],
+    *,
+    counter: TokenCounter,
+    model: str,
+    max_tokens: int | None,
+    checkpoint: Callable[[], None],
+) -> list[CountedPiece]:
+    """Counts the pieces' tokens and cuts those again that have more than `max_tokens`; None only counts.
+
+    The strategies already cut by the tokens of the whole text. A piece may have a few more, since a tokenizer sees
+    other neighbours. What still has too many after the last round cannot be cut: it is one character.
+    """
+    known: dict[tuple[int, int, str], int] = {}
+    current = list(pieces)
+    for attempt in range(MAX_ROUNDS + 1):
+        checkpoint()
+        fresh = [piece for piece in current if _key(piece) not in known]
+        texts = [embedded_text(piece.context, text[piece.start : piece.end]) for piece in fresh]
+        for piece, tokens in zip(fresh, await count_tokens(counter, texts, model=model), strict=True):
+            known[_key(piece)] = tokens
+        if max_tokens is None or attempt == MAX_ROUNDS or all(known[_key(piece)] <= max_tokens for piece in current):
+            break
+        cut: list[Piece] = []
+        for piece in current:
+            tokens = known[_key(piece)]
+            if tokens <= max_tokens:
+                cut.append(piece)
+            else:
+                share = _FINER**attempt
+                cut.extend(await _cut_again(text, piece, tokens, max_tokens, share, counter=counter, model=model))
+        current = _in_order(text, cut)
+    return [CountedPiece(piece=piece, tokens=known[_key(piece)]) for piece in current]
+
+
+def _key(piece: Piece) -> tuple[int, int, str]:
+    return piece.start, piece.end, piece.context
+
+
+async def _cut_again(
+    text: str, piece: Piece, tokens: int, max_tokens: int, share: float, *, counter: TokenCounter, model: str
+) -> list[Piece]:
+    content = text[piece.start : piece.end]
+    counted = await measure_tokens(counter, content, model=model)
+    own = counted.measure.total
+    allowed = int((max_tokens - (tokens - own)) * share)
+    context = piece.context
+    if allowed < max_tokens // 8:
+        # The context leaves too little room. It can be had from the heading path; the text cannot.
+        context, allowed = "", int((max_tokens - counted.special_tokens) * share)
+    parts = cut_by_tokens(content, counted.measure, max(1, allowed))
+    return [replace(piece, start=piece.start + start, end=piece.start + end, context=context) for start, end in parts]
+
+
+def cut_by_tokens(content: str, measure: TokenMeasure, allowed: int) -> list[tuple[int, int]]:
+    """Parts of a text of at most `allowed` tokens each, alike in size, cut at sentences, words or characters."""
+    count = -(-measure.total // allowed)
+    size = max(1, min(allowed, -(-measure.total * 5 // (count * 4))))
+    cutter = Cutter(
+        text=content,
+        limits=Limits(size=size, overlap=0, minimum=size // 3),
+        measure=measure,
+        cap=TokenCap(measure=measure, tokens=allowed),
+    )
+    return list(cutter.cut(0, len(content)))
+
+
+def _in_order(text: str, pieces: Sequence[Piece]) -> list[Piece]:
+    """Takes the overlap off a piece that would hold a whole part of the one before it."""
+    ordered: list[Piece] = []
+    for piece in pieces:
+        if ordered and piece.start <= ordered[-1].start:
+            piece = replace(piece, start=next_start(text, ordered[-1].end, piece.end))
+        ordered.append(piece)
+    return ordered
