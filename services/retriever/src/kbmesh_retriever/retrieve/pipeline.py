@@ -31,6 +31,7 @@ from kbmesh_retriever.stores.port import VectorStore
 
 _SHARE_BEFORE_SEARCH = 0.5
 """Of the time left that rephrasing and, where keywords can do without it, embedding may take."""
+_FEWEST_CANDIDATES = 100
 _SEARCH_SHARE = 0.8
 """Of the time left that a search may take: one slow knowledge base must leave the others time to be attributed."""
 _SEARCH_SHARE_BEFORE_RERANK = 0.6
@@ -180,9 +181,11 @@ class Retrieval:
                 run.passed.setdefault(candidate.target, set()).add(candidate.chunk_id)
             sifted = self._sift(run, fused, ScoreStage.FUSED)
         run.journal.note(Stage.FUSE, fused, dropped=_reasons(sifted, fused, ScoreStage.FUSED))
+        most = _most_candidates(run.question)
         with run.journal.timing(Stage.DEDUPLICATE):
-            distinct = deduplicate(sifted)
-        reasons = {dropped: f"says the same as {survivor}" for dropped, survivor in distinct.dropped.items()}
+            distinct = deduplicate(sifted[:most])
+        reasons = {one.chunk_id: f"beyond the best {most}" for one in sifted[most:]}
+        reasons |= {dropped: f"says the same as {survivor}" for dropped, survivor in distinct.dropped.items()}
         run.journal.note(Stage.DEDUPLICATE, sifted, dropped=reasons)
         return distinct.survivors
 
@@ -321,6 +324,12 @@ def _probes(
         if len(probes) == probed and isinstance(of_model, KbmeshError):
             failures[target.position] = of_model  # neither a vector nor a word to search by
     return probes
+
+
+def _most_candidates(question: Question) -> int:
+    """How many are compared with each other: several times what can be reranked or returned, whatever the number of
+    knowledge bases."""
+    return max(_FEWEST_CANDIDATES, 4 * question.top_k, 2 * question.rerank_top_n)
 
 
 def _reasons(kept: Sequence[Candidate], of: Sequence[Candidate], *stages: ScoreStage) -> dict[UUID, str]:
