@@ -22,7 +22,7 @@ SECONDS = 60
 class Up:
     """One `kbmesh up` in a process group of its own, as a terminal starts it."""
 
-    def __init__(self, home: Path, *options: str) -> None:
+    def __init__(self, home: Path, *options: str, service: str) -> None:
         self.home = home
         self.port_base = free_port_base(5)
         environment = {name: value for name, value in os.environ.items() if not name.startswith("KBMESH_")}
@@ -30,7 +30,7 @@ class Up:
         self.process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "kbmesh_cli", "--home", str(home), "up", "--json"),
-                *("--service", "edge", "--port-base", str(self.port_base), *options),
+                *("--service", service, "--port-base", str(self.port_base), *options),
             ],
             stdout=subprocess.PIPE,
             stderr=self._stderr,
@@ -51,7 +51,7 @@ class Up:
     def service_pid(self) -> int:
         state = read_state(self.home)
         assert state is not None
-        return state.services["edge"].pid
+        return state.services["chunker"].pid
 
     def end(self) -> None:
         if self.process.poll() is None:
@@ -82,8 +82,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Up]]:
     """Starts a mesh of one service; ends whatever is left of it."""
     started: list[Up] = []
 
-    def call(*options: str, name: str = "home") -> Up:
-        started.append(Up(tmp_path / name, *options))
+    def call(*options: str, service: str = "chunker") -> Up:
+        started.append(Up(tmp_path / "home", *options, service=service))
         return started[-1]
 
     yield call
@@ -96,19 +96,19 @@ def test_it_is_ready_heals_and_stops_on_ctrl_c(start: Callable[..., Up]) -> None
     ready = up.line()
     assert ready["ready"] is True
     assert ready["pid"] == up.process.pid
-    assert ready["services"]["edge"]["endpoint"] == f"127.0.0.1:{up.port_base + 4}"
+    assert ready["services"]["chunker"]["endpoint"] == f"127.0.0.1:{up.port_base + 1}"
     first = up.service_pid()
 
     os.kill(first, signal.SIGKILL)
-    wait_for(lambda: "edge is back" in up.told(), "healing")
+    wait_for(lambda: "chunker is back" in up.told(), "healing")
     second = up.service_pid()
     assert second != first
-    assert "edge (process" in up.told()
+    assert "chunker (process" in up.told()
     assert "SIGKILL" in up.told()
-    assert check_health(f"127.0.0.1:{up.port_base + 4}") is Health.SERVING
+    assert check_health(f"127.0.0.1:{up.port_base + 1}") is Health.SERVING
     state = read_state(up.home)
     assert state is not None
-    assert state.services["edge"].restarts == 1
+    assert state.services["chunker"].restarts == 1
 
     os.killpg(up.process.pid, signal.SIGINT)  # as a terminal does: the whole group at once
     assert up.process.wait(SECONDS) == 0
@@ -135,7 +135,7 @@ def test_a_port_that_is_taken_is_named(start: Callable[..., Up]) -> None:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         port = listener.getsockname()[1]
-        up = start("--port-base", str(port - 4))  # the last of two options counts
+        up = start("--port-base", str(port - 1))  # the last of two options counts
         error = up.line()["error"]
         assert error["reason"] == "PORT_TAKEN"
         assert str(port) in error["metadata"]["ports"].split(",")
@@ -161,7 +161,7 @@ def test_a_service_that_dies_while_starting_is_named_with_its_last_words(
 ) -> None:
     (tmp_path / "home" / "data").mkdir(parents=True)
     (tmp_path / "home" / "data" / "edge").write_text("a file where the folder should be")
-    up = start()
+    up = start(service="edge")
     error = up.line()["error"]
     assert error["reason"] == "SERVICE_DIED"
     assert error["metadata"]["service"] == "edge"
@@ -185,11 +185,11 @@ def test_it_can_run_in_the_background(tmp_path: Path) -> None:
         )
         return json.loads(done.stdout)
 
-    ready = call("up", "--detach", "--service", "edge", "--port-base", str(free_port_base(5)))
+    ready = call("up", "--detach", "--service", "chunker", "--port-base", str(free_port_base(5)))
     try:
         assert ready["ready"] is True
-        assert call("up", "--detach", "--service", "edge")["error"]["reason"] == "MESH_ALREADY_RUNNING"
-        finding = next(each for each in call("doctor")["findings"] if each["check"] == "edge")
+        assert call("up", "--detach", "--service", "chunker")["error"]["reason"] == "MESH_ALREADY_RUNNING"
+        finding = next(each for each in call("doctor")["findings"] if each["check"] == "chunker")
         assert finding["verdict"] == "ok"
     finally:
         stopped = call("down")
