@@ -178,6 +178,28 @@ def test_several_wrong_fields_are_one_error() -> None:
     assert error.metadata == {"field": "a"}
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.KnowledgeBaseNotFound("知" * 1_000_000),
+        errors.DocumentNotFound(knowledge_base="知" * 9_000, document="識" * 9_000),
+        errors.InvalidField.of([FieldViolation(field="知" * 500, description="識" * 500)] * 1000),
+        errors.ModelNotFound("知" * 9_000, available=["識" * 99] * 1000),
+    ],
+    ids=lambda error: error.reason.name,
+)
+async def test_an_error_that_repeats_a_huge_name_still_arrives(error: KbmeshError) -> None:
+    async with (
+        running(ChunkerApplication(chunk=raising(error)), settings()) as address,
+        grpc.aio.insecure_channel(address) as channel,  # with gRPC's default limit of metadata
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub(channel).Chunk(chunker_pb2.ChunkRequest())
+    rebuilt = from_rpc_error(caught.value, dependency="chunker")
+    assert rebuilt.reason is error.reason
+    assert rebuilt.metadata.keys() == error.metadata.keys()
+
+
 def test_error_for_rebuilds_the_typed_error() -> None:
     error = error_for(Reason.QUEUE_FULL, "full", {"limit": "8"})
     assert isinstance(error, errors.QueueFull)

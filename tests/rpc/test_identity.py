@@ -83,6 +83,14 @@ async def test_the_callers_request_id_tenant_and_principals_are_kept(
     assert seen.principals == ("user:ann@example.org", "group:staff")
 
 
+async def test_a_caller_may_be_in_hundreds_of_groups(application: ChunkerApplication, witness: Witness) -> None:
+    groups = tuple(f"group:{number:03}-{'x' * 90}" for number in range(200))
+    async with running(application, settings()) as address, open_channel(address) as channel:
+        with with_call(CallContext(request_id="r", tenant="acme", principals=groups, deadline=None)):
+            await stub(channel).Chunk(REQUEST)
+    assert witness.calls[0].principals == groups
+
+
 async def test_a_failed_call_tells_its_request_id_too() -> None:
     application = ChunkerApplication(chunk=raising(RuntimeError("secret")))
     async with running(application, settings()) as address, grpc.aio.insecure_channel(address) as channel:

@@ -9,6 +9,9 @@ KEEPALIVE_TIMEOUT_MILLISECONDS = 10_000
 MIN_PING_INTERVAL_MILLISECONDS = 20_000
 """How often a server lets a client ping. Below KEEPALIVE_MILLISECONDS, since timers are not exact."""
 
+MAX_METADATA_BYTES = 64 * 1024
+"""What metadata may come to: a caller may be in hundreds of groups."""
+
 Options = list[tuple[str, Any]]
 
 
@@ -17,6 +20,7 @@ def client_options(*, max_message_bytes: int, keepalive_milliseconds: int = KEEP
     return [
         ("grpc.max_send_message_length", max_message_bytes),
         ("grpc.max_receive_message_length", max_message_bytes),
+        ("grpc.max_metadata_size", MAX_METADATA_BYTES),
         ("grpc.keepalive_time_ms", keepalive_milliseconds),
         ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MILLISECONDS),
         ("grpc.keepalive_permit_without_calls", 1),
@@ -39,6 +43,7 @@ def server_options(
     options: Options = [
         ("grpc.max_send_message_length", max_message_bytes),
         ("grpc.max_receive_message_length", max_message_bytes),
+        ("grpc.max_metadata_size", MAX_METADATA_BYTES),
         ("grpc.http2.min_ping_interval_without_data_ms", min_ping_interval_milliseconds),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", min_ping_interval_milliseconds),
         ("grpc.keepalive_permit_without_calls", 1),

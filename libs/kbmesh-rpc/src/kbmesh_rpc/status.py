@@ -27,6 +27,9 @@ from kbmesh_rpc.errors import (
 
 ERROR_DOMAIN = "kbmesh"
 STATUS_DETAILS_KEY = "grpc-status-details-bin"
+TEXT_CHARACTERS = 256
+STATUS_BYTES = 2048
+"""What a status may hold before its last field violation. Base64 and the message beside it make some 6 KiB of this."""
 
 CODES: dict[Reason, grpc.StatusCode] = {
     Reason.INVALID_FIELD: grpc.StatusCode.INVALID_ARGUMENT,
@@ -60,21 +63,31 @@ CODES: dict[Reason, grpc.StatusCode] = {
 
 
 def to_status(error: KbmeshError) -> status_pb2.Status:
-    """The status of `error`: ErrorInfo, BadRequest for its wrong fields, RetryInfo where it knows when to come back."""
-    status = status_pb2.Status(code=code_pb2.Code.Value(CODES[error.reason].name), message=error.message)
+    """The status of `error`: ErrorInfo, BadRequest for its wrong fields, RetryInfo where it knows when to come back.
+
+    It travels in HTTP/2 headers, of which a peer may take no more than 8 KiB: a text is cut at 256 characters, and
+    fields after the first few are left out. Else a name of a megabyte, repeated in an error, would break the answer."""
+    status = status_pb2.Status(code=code_pb2.Code.Value(CODES[error.reason].name), message=_short(error.message))
+    metadata = {key: _short(value) for key, value in error.metadata.items()}
     status.details.add().Pack(
-        error_details_pb2.ErrorInfo(reason=error.reason.value, domain=ERROR_DOMAIN, metadata=error.metadata)
+        error_details_pb2.ErrorInfo(reason=error.reason.value, domain=ERROR_DOMAIN, metadata=metadata)
     )
-    if error.field_violations:
-        bad_request = error_details_pb2.BadRequest()
-        for violation in error.field_violations:
-            bad_request.field_violations.add(field=violation.field, description=violation.description)
-        status.details.add().Pack(bad_request)
     if error.retry_after_seconds is not None:
         retry_info = error_details_pb2.RetryInfo()
         retry_info.retry_delay.FromNanoseconds(round(error.retry_after_seconds * 1e9))
         status.details.add().Pack(retry_info)
+    bad_request = error_details_pb2.BadRequest()
+    for violation in error.field_violations:
+        if status.ByteSize() + bad_request.ByteSize() > STATUS_BYTES:
+            break
+        bad_request.field_violations.add(field=_short(violation.field), description=_short(violation.description))
+    if bad_request.field_violations:
+        status.details.add().Pack(bad_request)
     return status
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= TEXT_CHARACTERS else text[: TEXT_CHARACTERS - 1] + "…"
 
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], error: KbmeshError) -> NoReturn:
@@ -83,7 +96,7 @@ async def abort(context: grpc.aio.ServicerContext[Any, Any], error: KbmeshError)
     Trailing metadata that was set before is kept."""
     trailing = [(key, value) for key, value in context.trailing_metadata() or () if key != STATUS_DETAILS_KEY]
     details = (STATUS_DETAILS_KEY, to_status(error).SerializeToString())
-    await context.abort(CODES[error.reason], error.message, (*trailing, details))
+    await context.abort(CODES[error.reason], _short(error.message), (*trailing, details))
 
 
 def from_rpc_error(error: grpc.RpcError | grpc.aio.AioRpcError, *, dependency: str) -> KbmeshError:
