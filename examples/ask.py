@@ -14,7 +14,8 @@ def main(knowledge_base: str, question: str) -> None:
     with KbmeshClient("127.0.0.1:7400") as kbmesh:
         answer = kbmesh.retrieve(question, knowledge_base, top_k=3)
     for result in answer.results:
-        print(f"[{result.citation}] {result.document.title}, {' › '.join(result.heading_path)} ({result.score:.2f})")
+        title = result.document.title or result.document.external_id
+        print(f"[{result.citation}] {' › '.join([title, *result.heading_path])} ({result.score:.2f})")
         print(f"    {result.preview}")
     for stage in answer.degraded:
         print(f"note: {stage.stage} fell back: {stage.message}")

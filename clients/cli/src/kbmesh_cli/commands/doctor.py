@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from kbmesh_cli.health import Health, check_health
 from kbmesh_cli.invocation import Invocation, JsonOption, invocation
@@ -64,7 +64,7 @@ def doctor(
         print_json({"ok": not wrong, "findings": [asdict(finding) for finding in findings]})
     else:
         colours = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.ERROR: "red"}
-        table = Table("check", "", "detail", "hint")
+        table = Table("check", "", Column("detail", overflow="fold"), "hint")
         for finding in findings:
             table.add_row(
                 finding.check,

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from kbmesh_client import ChunkingConfig, KnowledgeBase
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from kbmesh_cli.errors import CliError
 from kbmesh_cli.invocation import JsonOption, invocation
@@ -95,7 +95,7 @@ def list_command(context: typer.Context, json_output: JsonOption = False) -> Non
     if not found:
         results().print("no knowledge bases yet; `kbmesh kb create NAME` makes one")
         return
-    table = Table("name", "documents", "chunks", "model", "updated", "description")
+    table = Table(Column("name", overflow="fold"), "documents", "chunks", "model", "updated", "description")
     for each in found:
         table.add_row(
             escape(each.name),
@@ -127,7 +127,7 @@ def show(
         return
     _print_fields(found)
     if listed is not None:
-        table = Table("external id", "title", "kind", "chunks", "ingested")
+        table = Table(Column("external id", overflow="fold"), "title", "kind", "chunks", "ingested")
         for document in listed:
             table.add_row(
                 escape(document.external_id),
@@ -168,7 +168,7 @@ def delete(
 
 
 def _print_fields(found: KnowledgeBase) -> None:
-    table = Table(show_header=False, box=None)
+    table = Table(Column(no_wrap=True), Column(overflow="fold"), show_header=False, box=None)
     for field, value in knowledge_base_to_json(found).items():
         if isinstance(value, dict):
             value = ", ".join(f"{key} {part}" for key, part in value.items() if part not in (None, "", False))

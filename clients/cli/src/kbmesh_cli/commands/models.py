@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from kbmesh_cli.errors import CliError
 from kbmesh_cli.invocation import JsonOption, invocation
@@ -114,7 +114,7 @@ def _show(card: "ModelCard", folder: Path, *, json_output: bool) -> None:
     if json_output:
         print_json(shown)
         return
-    table = Table(show_header=False, box=None)
+    table = Table(Column(no_wrap=True), Column(overflow="fold"), show_header=False, box=None)
     for field, value in shown.items():
         table.add_row(field, str(value))
     results().print(table)

@@ -7,6 +7,7 @@ import typer
 from kbmesh_client import Condition, Filter, KnowledgeBaseStatus, Retrieval, RetrieveResult
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -128,7 +129,7 @@ def show_result(result: RetrieveResult, console: Console) -> None:
     preview = " ".join(result.text.split())
     if len(preview) > PREVIEW_CHARACTERS:
         preview = preview[:PREVIEW_CHARACTERS].rsplit(" ", 1)[0] + " …"
-    console.print(Text(f"   {preview}"))
+    console.print(Padding(Text(preview), (0, 0, 0, 3)))
     for duplicate in result.duplicates:
         console.print(
             f"   [dim]also in {escape(duplicate.document.title)} ({escape(duplicate.knowledge_base)})[/]",
@@ -139,15 +140,11 @@ def show_result(result: RetrieveResult, console: Console) -> None:
 
 def _show_explanation(answer: Retrieval, console: Console) -> None:
     for trace in answer.explanation:
-        table = Table(
-            "rank",
-            "score",
-            "knowledge base",
-            "chunk",
-            "dropped",
-            title=f"{trace.stage.value.lower()} {escape(trace.label)} ({trace.milliseconds:.1f} ms)",
-            title_justify="left",
-        )
+        title = f"{trace.stage.value.lower()} {escape(trace.label)}".strip() + f" ({trace.milliseconds:.1f} ms)"
+        if not trace.candidates:
+            console.print(f"[italic]{title}[/]")
+            continue
+        table = Table("rank", "score", "knowledge base", "chunk", "dropped", title=title, title_justify="left")
         for candidate in trace.candidates:
             table.add_row(
                 str(candidate.rank),
