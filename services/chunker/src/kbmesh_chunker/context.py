@@ -8,31 +8,40 @@ ELLIPSIS = "…"
 SEPARATOR = " > "
 BUDGET_SHARE = 0.3
 """How much of the size of a chunk its context may take."""
+TABLE_BUDGET_SHARE = 0.5
+"""How much it may take where it holds a table's header that would have to be trimmed otherwise: without their columns,
+rows say little."""
+_TELLING = 8
 
 
 def write_context(headings: Sequence[str], header_rows: str, budget: int) -> str:
     """Headings on one line, the table's header below it, trimmed in the middle to `budget` characters."""
-    path = write_path([title for title in headings if title], budget if not header_rows else budget // 2)
-    room = budget - len(path) - 1 if path else budget
-    rows = trim_rows(header_rows, room)
+    path = write_path([title for title in headings if title], budget // 2 if header_rows else budget)
+    rows = trim_rows(header_rows, budget - len(path) - 1 if path else budget)
     return "\n".join(part for part in (path, rows) if part)
 
 
 def write_path(headings: Sequence[str], budget: int) -> str:
-    """`A > B > C`; where that is too long the middle goes first: the outermost and the innermost tell most."""
+    """`A > B > C`; where that is too long, what is between the outermost and the innermost goes first."""
     full = SEPARATOR.join(headings)
-    if len(full) <= budget or not headings:
+    if len(full) <= budget:
         return full
-    if len(headings) > 2:
-        outer = SEPARATOR.join((headings[0], ELLIPSIS, headings[-1]))
-        if len(outer) <= budget:
-            return outer
-    return trim_middle(headings[-1] if len(headings[-1]) * 2 > budget else full, budget)
+    outermost, innermost = headings[0], headings[-1]
+    if len(headings) == 1:
+        return trim_middle(innermost, budget)
+    room = budget - len(innermost) - len(SEPARATOR) - len(ELLIPSIS)
+    if len(headings) > 2 and room >= len(outermost) + len(SEPARATOR):
+        return SEPARATOR.join((outermost, ELLIPSIS, innermost))
+    if room >= _TELLING:
+        return outermost[: graphemes.floor(outermost, room)].rstrip() + ELLIPSIS + SEPARATOR + innermost
+    if room >= 0:
+        return ELLIPSIS + SEPARATOR + innermost
+    return trim_middle(innermost, budget)
 
 
 def trim_rows(rows: str, budget: int) -> str:
     """Header rows, each trimmed so that all of them have `budget` characters at most."""
-    if len(rows) <= budget:
+    if not rows or len(rows) <= budget:
         return rows
     lines = rows.splitlines()
     each = (budget - len(lines) + 1) // len(lines)

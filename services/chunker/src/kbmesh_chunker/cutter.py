@@ -201,7 +201,9 @@ class Cutter:
             return rest
         earliest = max(window.start + 1, self.measure.earliest(closing, self.limits.overlap))
         if window.capped:
-            earliest = max(earliest, window.start + (closing - window.start) // 2)
+            # The window is smaller than was asked for; so is its overlap.
+            share = (closing - window.start) * self.limits.overlap // self.limits.size
+            earliest = max(earliest, closing - share)
         earliest = graphemes.ceiling(self.text, earliest, window.start)
         if earliest >= closing:
             return rest

@@ -5,13 +5,14 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from kbmesh_rpc.errors import InvalidField
 
 from kbmesh_chunker.blank import skip_blank
 from kbmesh_chunker.breaks import PARTING, Breaks
 from kbmesh_chunker.config import CHARACTER_SIZES, Options, Sizes, SizeUnit, Strategy
-from kbmesh_chunker.context import BUDGET_SHARE, write_context
+from kbmesh_chunker.context import BUDGET_SHARE, TABLE_BUDGET_SHARE, write_context
 from kbmesh_chunker.documents.markdown import Block, BlockKind, parse
 from kbmesh_chunker.piece import Piece
 from kbmesh_chunker.strategies.port import Work
@@ -217,19 +218,37 @@ class _Contexts:
             rows = work.document.text[table.start : table.header_end].strip("\r\n").replace("\r\n", "\n")
             rows = _DASHES.sub("---", _PADDING.sub(" ", rows))
         titles = [heading.title for heading in headings]
-        if work.tokens is None:
-            return write_context(titles, rows, int(work.limits.size * BUDGET_SHARE)), 0
         full = write_context(titles, rows, len(rows) * 2 + sum(len(title) + 3 for title in titles))
-        blocks = [(heading.start, heading.end) for heading in headings]
-        if table is not None:
-            blocks.append((table.start, table.header_end))
-        tokens = sum(work.tokens.length(start, end) for start, end in blocks) + len(blocks)
-        budget = len(full)
-        if work.unit is SizeUnit.CHARACTERS:
-            budget = min(budget, int(work.limits.size * BUDGET_SHARE))
-        most = work.limits.size if work.unit is SizeUnit.TOKENS else tokens
-        most = min(most, work.cap.tokens) if work.cap is not None else most
-        if tokens > most * BUDGET_SHARE and (work.cap is not None or work.unit is SizeUnit.TOKENS):
-            budget = min(budget, int(len(full) * most * BUDGET_SHARE / tokens))
-        context = write_context(titles, rows, budget)
+        tokens = 0
+        if work.tokens is not None:
+            blocks = [(heading.start, heading.end) for heading in headings]
+            if table is not None:
+                blocks.append((table.start, table.header_end))
+            tokens = sum(work.tokens.length(start, end) for start, end in blocks) + len(blocks)
+        context = full
+        if self._exceeds(full, tokens, TABLE_BUDGET_SHARE if rows else BUDGET_SHARE):
+            context = write_context(titles, rows, self._budget(full, tokens))
         return context, -(-tokens * len(context) // max(1, len(full)))
+
+    def _exceeds(self, context: str, tokens: int, share: float) -> bool:
+        """Whether a context takes more than its share of a chunk, in characters or in tokens."""
+        work = self._work
+        if work.unit is SizeUnit.CHARACTERS and len(context) > work.limits.size * share:
+            return True
+        return tokens > self._most_tokens() * share
+
+    def _budget(self, context: str, tokens: int) -> int:
+        """To how many characters a context must be trimmed."""
+        work = self._work
+        budget = float(len(context))
+        if work.unit is SizeUnit.CHARACTERS:
+            budget = min(budget, work.limits.size * BUDGET_SHARE)
+        if tokens:
+            budget = min(budget, len(context) * self._most_tokens() * BUDGET_SHARE / tokens)
+        return int(budget)
+
+    def _most_tokens(self) -> float:
+        """The most tokens that a chunk may have."""
+        work = self._work
+        by_size = work.limits.size if work.unit is SizeUnit.TOKENS else inf
+        return min(by_size, work.cap.tokens if work.cap is not None else inf)

@@ -1,0 +1,55 @@
+"""What holds of every chunked document, whatever the document and the configuration."""
+
+import hashlib
+from collections.abc import Sequence
+
+import regex
+from kbmesh_chunker.chunking import ChunkedDocument
+from kbmesh_chunker.graphemes import MAX_CLUSTER
+
+
+def check_laws(chunked: ChunkedDocument) -> None:
+    """Fails where a chunked document breaks a law of kbmesh."""
+    text = chunked.document.text
+    encoded = text.encode("utf-8")
+    for index, chunk in enumerate(chunked.chunks):
+        piece = chunk.piece
+        assert chunk.index == index
+        assert text[piece.start : piece.end] == chunk.text
+        assert encoded[chunk.start_byte : chunk.end_byte].decode("utf-8") == chunk.text
+        assert hashlib.sha256(chunk.text.encode()).digest() == chunk.sha256
+    spans = [(chunk.piece.start, chunk.piece.end) for chunk in chunked.chunks]
+    check_windows(text, spans)
+    if chunked.config.unit == "characters":
+        most = chunked.config.limits.size + chunked.config.limits.minimum
+        for chunk in chunked.chunks:
+            assert chunk.oversize == (len(chunk.text) > most)
+            assert not chunk.oversize or len(chunk.text) <= MAX_CLUSTER
+    assert hashlib.sha256(encoded).digest() == chunked.text_sha256
+
+
+def check_windows(text: str, spans: Sequence[tuple[int, int]]) -> None:
+    """Fails where windows lose text, stand out of order, inside one another, or cut a character in two."""
+    boundaries = character_boundaries(text)
+    covered = bytearray(len(text))
+    previous = (-1, -1)
+    for start, end in spans:
+        assert start > previous[0], "starts rise"
+        assert end > previous[1], "ends rise: no chunk inside another"
+        assert text[start:end].strip(), "no chunk is blank"
+        assert start in boundaries, f"{start} is inside a character"
+        assert end in boundaries, f"{end} is inside a character"
+        covered[start:end] = b"\1" * (end - start)
+        previous = (start, end)
+    lost = [place for place, character in enumerate(text) if not covered[place] and not character.isspace()]
+    assert not lost, "every character that is not white space is in some chunk"
+
+
+def character_boundaries(text: str) -> set[int]:
+    """Where a reader's characters begin and end; those that are too long for any script may be cut anywhere."""
+    boundaries = {0}
+    for cluster in regex.finditer(r"\X", text):
+        boundaries.add(cluster.end())
+        if cluster.end() - cluster.start() > MAX_CLUSTER:
+            boundaries.update(range(cluster.start(), cluster.end()))
+    return boundaries

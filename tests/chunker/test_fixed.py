@@ -1,0 +1,149 @@
+"""FIXED: windows of one size, on texts that have made other chunkers fail."""
+
+import itertools
+from collections.abc import Sequence
+
+import pytest
+import regex
+from chunker.conftest import Chunk
+from chunker.laws import check_laws, check_windows
+from kbmesh_chunker.config import Strategy
+from kbmesh_chunker.cutter import Cutter, Limits
+from kbmesh_chunker.measure import CharacterMeasure
+from kbmesh_rpc.errors import InvalidField
+
+
+def windows(text: str, size: int, overlap: int = 0, minimum: int = 0) -> list[str]:
+    """The windows of a text, smaller than the service's smallest size, checked."""
+    limits = Limits(size=size, overlap=overlap, minimum=minimum)
+    spans = list(Cutter(text=text, limits=limits, measure=CharacterMeasure(text_length=len(text))).cut(0, len(text)))
+    check_windows(text, spans)
+    return [text[start:end] for start, end in spans]
+
+
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        ({"size": 80, "overlap": 80}, "config.overlap"),
+        ({"size": 80, "overlap": 90}, "config.overlap"),
+        ({"size": 0, "overlap": 0}, "config.size"),
+        ({"size": 80, "overlap": -1}, "config.overlap"),
+    ],
+)
+async def test_fix_01_a_step_that_is_not_forward_is_refused_before_the_work(
+    chunk: Chunk, config: dict[str, int], field: str
+) -> None:
+    with pytest.raises(InvalidField) as refused:
+        await chunk("abcdefghij" * 30, strategy=Strategy.FIXED, **config)
+    assert refused.value.metadata["field"] == field
+
+
+def test_fix_02_the_tail_comes_once() -> None:
+    found = windows("0123456789" * 2 + "tail", size=10, overlap=3)
+    assert found[-1].endswith("tail")
+    assert sum(window.endswith("tail") for window in found) == 1
+
+
+async def test_fix_05_sizes_in_tokens_never_turn_into_offsets(chunk: Chunk) -> None:
+    text = "The migration window opens at 02:00 and closes at 04:30 each Sunday. " * 30
+    chunked = await chunk(
+        text, strategy=Strategy.FIXED, size=40, overlap=20, unit="tokens", embedding_model="word-pieces"
+    )
+    check_laws(chunked)
+    assert len(chunked.chunks) > 3
+
+
+def test_fix_06_characters_outside_the_bmp_stay_whole() -> None:
+    for window in windows("Release 🎈🎈🎈🎈🎈🎈 shipped", size=10, overlap=2):
+        window.encode("utf-8")
+
+
+def test_fix_08_no_window_starts_inside_a_cluster() -> None:
+    text = "re\u0301sume\u0301 क्षि \u1112\u1161\u11ab\u1100\u116e\u11a8 " * 20
+    for window in windows(text, size=25, overlap=5):
+        assert not regex.match(r"[\p{M}\p{GCB=V}\p{GCB=T}]", window)
+
+
+async def test_fix_10_a_short_tail_is_kept(chunk: Chunk) -> None:
+    text = "Ordinary filler sentence number one is here. " * 8 + "Rollback code: 7741."
+    chunked = await chunk(text, strategy=Strategy.FIXED, size=120, minimum=50)
+    assert "Rollback code: 7741." in chunked.chunks[-1].text
+    assert len(chunked.chunks[-1].text) >= 50
+    alone = await chunk("Rollback code: 7741.", strategy=Strategy.FIXED, size=120, minimum=50)
+    assert [piece.text for piece in alone.chunks] == ["Rollback code: 7741."]
+
+
+async def test_fix_11_chinese_without_spaces_keeps_the_models_limit(chunk: Chunk) -> None:
+    chunked = await chunk(
+        "数据库迁移前必须先做备份再执行脚本" * 300, strategy=Strategy.FIXED, embedding_model="word-pieces"
+    )
+    check_laws(chunked)
+    counts = [piece.token_count for piece in chunked.chunks]
+    assert all(count is not None and count <= 256 for count in counts)
+    # As few chunks as the limit allows, more or less.
+    assert len(counts) < 300 * 17 / 256 * 1.4
+
+
+def test_fix_12_words_are_not_glued() -> None:
+    text = "alpha bravo charlie delta echo foxtrot " * 10
+    for window in windows(text, size=40):
+        assert window in text
+        assert set(window.split()) <= set(text.split()), "no word is cut where there are spaces"
+
+
+def test_fix_14_overlap_across_blank_lines_is_an_exact_slice() -> None:
+    assert windows("one\n\ntwo2\n\nthree\n\nfour44\n\nfive", size=8, overlap=3)
+
+
+def test_fix_15_what_is_between_windows_is_white_space() -> None:
+    assert windows("a\tb\n\n\n  c  \n\td\n", size=4)
+
+
+def test_fix_19_irregular_spaces_do_not_move_offsets() -> None:
+    assert windows("Item A.    Note   B.\n   \nItem C.  " * 10, size=30, overlap=10)
+
+
+def test_windows_end_at_sentences_and_repeat_whole_ones() -> None:
+    sentences = [f"Sentence number {number} tells of backups." for number in range(30)]
+    found = windows(" ".join(sentences), size=200, overlap=60)
+    for window in found:
+        assert window.endswith("backups.")
+        assert window.startswith("Sentence")
+    for before, after in itertools.pairwise(found):
+        repeated = next(sentence for sentence in sentences if after.startswith(sentence))
+        assert before.endswith(repeated)
+
+
+def test_a_word_that_is_longer_than_a_window_is_cut_and_kept() -> None:
+    text = "start " + "x" * 100_000 + " end"
+    found = windows(text, size=1500, overlap=0, minimum=500)
+    assert sum(window.count("x") for window in found) == 100_000
+    assert max(map(len, found)) <= 2000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" + " " * 200_000 + "b",
+        "\n" * 100_000 + "a",
+        "." * 100_000,
+        "\u0301" * 50_000,
+        "🇩🇪" * 3_000,
+        "क्षि" * 20_000,
+        "\u1112" * 50_000,
+        "👩\u200d" * 30_000,
+        "x. " * 60_000,
+        "ไทย " * 50_000,
+    ],
+    ids=["spaces", "lines", "dots", "marks", "flags", "conjuncts", "jamo", "joiners", "short-sentences", "thai"],
+)
+def test_long_runs_of_one_thing_end(text: str) -> None:
+    """Each takes a fraction of a second; one that took quadratic time would meet the test's time limit."""
+    found: Sequence[str] = windows(text, size=1500, overlap=150, minimum=500)
+    assert found
+
+
+async def test_an_overlap_that_multiplies_a_document_is_refused(chunk: Chunk) -> None:
+    with pytest.raises(InvalidField) as refused:
+        await chunk("word " * 100_000, strategy=Strategy.FIXED, size=1500, overlap=1499)
+    assert refused.value.metadata["field"] == "config.overlap"

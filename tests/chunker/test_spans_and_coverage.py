@@ -1,0 +1,82 @@
+"""Whatever a document holds, its chunks are exact slices of it and lose nothing."""
+
+import asyncio
+from concurrent.futures import Executor
+
+import pytest
+from chunker.laws import check_laws, check_windows
+from hypothesis import HealthCheck, event, example, given, settings
+from hypothesis import strategies as st
+from kbmesh_chunker.breaks import Breaks
+from kbmesh_chunker.chunking import ChunkedDocument, Chunker
+from kbmesh_chunker.config import ConfigRequest, Strategy
+from kbmesh_chunker.cutter import Cutter, Limits
+from kbmesh_chunker.documents.source import SourceDocument
+from kbmesh_chunker.measure import CharacterMeasure
+from kbmesh_rpc.errors import DocumentEmpty, DocumentUnreadable
+
+CUT_STRATEGIES = [Strategy.FIXED, Strategy.SEMANTIC, Strategy.DOCUMENT]
+
+# What makes cutting hard: marks, joiners, flags, syllables, white space of all kinds, Markdown.
+TRICKY = st.sampled_from(
+    [
+        *"ab. !?\n\r\t,;:#*_`|->=~[]()0",
+        "\u0301", "\u200d", "\u0600", "क्षि", "한", "\u1112\u1161\u11ab",
+        "🇩🇪", "👩\u200d👧", "。", "中", "ไทย", "\u2029", "\u3000",
+        "\r\n", "\n\n", "## ", "```\n", "| a | b |\n|---|---|\n", "---\n", "- ", "> ", "A sentence. ", "word ",
+    ]
+)  # fmt: skip
+TEXTS = st.one_of(
+    st.lists(TRICKY, max_size=120).map("".join),
+    st.text(max_size=200),
+)
+
+
+@st.composite
+def limits(draw: st.DrawFn, smallest: int = 1) -> Limits:
+    size = draw(st.integers(smallest, 60))
+    return Limits(size=size, overlap=draw(st.integers(0, size - 1)), minimum=draw(st.integers(0, size)))
+
+
+@given(
+    text=TEXTS,
+    limits=limits(),
+    breaks=st.lists(st.tuples(st.integers(0, 200), st.integers(1, 6)), max_size=6),
+    seals=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 40)), max_size=4),
+)
+@example(text="a" * 40, limits=Limits(size=8, overlap=7, minimum=8), breaks=[], seals=[])
+@example(text="\u0301" * 400, limits=Limits(size=8, overlap=7, minimum=8), breaks=[], seals=[])
+@settings(max_examples=400, deadline=None)
+def test_windows_of_any_text_by_any_limits(
+    text: str, limits: Limits, breaks: list[tuple[int, int]], seals: list[tuple[int, int]]
+) -> None:
+    structure = Breaks(breaks, [(first, first + length) for first, length in seals])
+    cutter = Cutter(text=text, limits=limits, measure=CharacterMeasure(text_length=len(text)), breaks=structure)
+    check_windows(text, list(cutter.cut(0, len(text))))
+
+
+@pytest.mark.parametrize("strategy", CUT_STRATEGIES)
+def test_any_text_by_every_strategy(strategy: Strategy, executor: Executor) -> None:
+    chunker = Chunker(max_document_bytes=1_000_000, counter=None, executor=executor)
+
+    @given(text=TEXTS, limits=limits(smallest=32))
+    @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    def check(text: str, limits: Limits) -> None:
+        config = ConfigRequest(strategy=strategy, size=limits.size, overlap=limits.overlap, minimum=limits.minimum)
+        first, second = (_chunk(chunker, text, config) for _ in range(2))
+        if first is None or second is None:
+            return
+        check_laws(first)
+        assert first.chunks == second.chunks, "the same document gives the same chunks"
+        assert first.fingerprint == second.fingerprint
+
+    check()
+
+
+def _chunk(chunker: Chunker, text: str, config: ConfigRequest) -> ChunkedDocument | None:
+    source = SourceDocument(content=text, media_type="text/markdown")
+    try:
+        return asyncio.run(chunker.chunk(source, config, deadline=None))
+    except (DocumentEmpty, DocumentUnreadable):
+        event("not a text")
+        return None
