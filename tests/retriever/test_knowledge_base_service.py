@@ -76,41 +76,41 @@ async def test_everything_said_is_kept(service: KnowledgeBaseServiceStub) -> Non
     assert made.retrieval == pb.RetrievalDefaults(vector_top_k=7, min_vector_score=-1, weight=2.5)
 
 
-@pytest.mark.parametrize(
-    ("wanted", "field"),
-    [
-        ({"name": ""}, "knowledge_base.name"),
-        ({"name": "-x"}, "knowledge_base.name"),
-        ({"name": "a b"}, "knowledge_base.name"),
-        ({"name": "ä"}, "knowledge_base.name"),
-        ({"name": "x\n"}, "knowledge_base.name"),
-        ({"name": "x" * 64}, "knowledge_base.name"),
-        ({"name": "8a6e0804-2bd0-4672-b79d-d97027f9071a"}, "knowledge_base.name"),
-        ({"description": "x" * 2001}, "knowledge_base.description"),
-        ({"placement": 9}, "knowledge_base.placement"),
-        ({"retrieval": {"vector_top_k": 0}}, "knowledge_base.retrieval.vector_top_k"),
-        ({"retrieval": {"vector_top_k": 1001}}, "knowledge_base.retrieval.vector_top_k"),
-        ({"retrieval": {"min_vector_score": 1.1}}, "knowledge_base.retrieval.min_vector_score"),
-        ({"retrieval": {"min_vector_score": float("nan")}}, "knowledge_base.retrieval.min_vector_score"),
-        ({"retrieval": {"weight": 0}}, "knowledge_base.retrieval.weight"),
-        ({"retrieval": {"weight": float("inf")}}, "knowledge_base.retrieval.weight"),
-        ({"chunking": Config(size=31)}, "knowledge_base.chunking.size"),
-        ({"chunking": Config(size=100_001)}, "knowledge_base.chunking.size"),
-        ({"chunking": Config(size=100, overlap=100)}, "knowledge_base.chunking.overlap"),
-        ({"chunking": Config(size=100, minimum=101)}, "knowledge_base.chunking.minimum"),
-        ({"chunking": Config(strategy=77)}, "knowledge_base.chunking.strategy"),
-        ({"chunking": Config(unit=77)}, "knowledge_base.chunking.unit"),
-        ({"chunking": Config(code={"language": "go"})}, "knowledge_base.chunking.code"),
-        ({"chunking": Config(embedding_model="other")}, "knowledge_base.chunking.embedding_model"),
-        (
-            {"chunking": Config(strategy=8, similarity={"threshold": 1.5})},
-            "knowledge_base.chunking.similarity.threshold",
-        ),
-    ],
-)
-async def test_what_is_wrong_is_named(service: KnowledgeBaseServiceStub, wanted: dict[str, Any], field: str) -> None:
-    error = await refused(lambda: create(service, **wanted))
-    assert (error.reason, error.metadata["field"]) == (Reason.INVALID_FIELD, field)
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"name": ""}, "knowledge_base.name"),
+    ({"name": "-x"}, "knowledge_base.name"),
+    ({"name": "a b"}, "knowledge_base.name"),
+    ({"name": "ä"}, "knowledge_base.name"),
+    ({"name": "x\n"}, "knowledge_base.name"),
+    ({"name": "x" * 64}, "knowledge_base.name"),
+    ({"name": "8a6e0804-2bd0-4672-b79d-d97027f9071a"}, "knowledge_base.name"),
+    ({"description": "x" * 2001}, "knowledge_base.description"),
+    ({"placement": 9}, "knowledge_base.placement"),
+    ({"retrieval": {"vector_top_k": 0}}, "knowledge_base.retrieval.vector_top_k"),
+    ({"retrieval": {"vector_top_k": 1001}}, "knowledge_base.retrieval.vector_top_k"),
+    ({"retrieval": {"min_vector_score": 1.1}}, "knowledge_base.retrieval.min_vector_score"),
+    ({"retrieval": {"min_vector_score": float("nan")}}, "knowledge_base.retrieval.min_vector_score"),
+    ({"retrieval": {"weight": 0}}, "knowledge_base.retrieval.weight"),
+    ({"retrieval": {"weight": float("inf")}}, "knowledge_base.retrieval.weight"),
+    ({"chunking": Config(size=31)}, "knowledge_base.chunking.size"),
+    ({"chunking": Config(size=100_001)}, "knowledge_base.chunking.size"),
+    ({"chunking": Config(size=100, overlap=100)}, "knowledge_base.chunking.overlap"),
+    ({"chunking": Config(size=100, minimum=101)}, "knowledge_base.chunking.minimum"),
+    ({"chunking": Config(strategy=77)}, "knowledge_base.chunking.strategy"),
+    ({"chunking": Config(unit=77)}, "knowledge_base.chunking.unit"),
+    ({"chunking": Config(code={"language": "go"})}, "knowledge_base.chunking.code"),
+    ({"chunking": Config(embedding_model="other")}, "knowledge_base.chunking.embedding_model"),
+    (
+        {"chunking": Config(strategy=8, similarity={"threshold": 1.5})},
+        "knowledge_base.chunking.similarity.threshold",
+    ),
+]
+
+
+async def test_what_is_wrong_is_named(service: KnowledgeBaseServiceStub) -> None:
+    for wanted, field in WRONG:
+        error = await refused(lambda wanted=wanted: create(service, **wanted))
+        assert (error.reason, error.metadata["field"]) == (Reason.INVALID_FIELD, field)
 
 
 async def test_a_name_is_given_once(service: KnowledgeBaseServiceStub) -> None:
@@ -169,25 +169,23 @@ async def test_description_and_retrieval_can_change(service: KnowledgeBaseServic
     assert (sent_back.description, sent_back.retrieval) == ("all of it", weighted.retrieval)
 
 
-@pytest.mark.parametrize(
-    ("paths", "wanted", "field"),
-    [
-        (["chunking"], {}, "update_mask"),
-        (["embedding_model"], {}, "update_mask"),
-        (["colour"], {}, "update_mask"),
-        (None, {"chunking": Config(size=99)}, "knowledge_base.chunking"),
-        (None, {"embedding_model": "other"}, "knowledge_base.embedding_model"),
-        (None, {"placement": pb.PLACEMENT_SHARED}, "knowledge_base.placement"),
-        (["description"], {"description": "x" * 2001}, "knowledge_base.description"),
-        (["retrieval"], {"retrieval": {"weight": -1}}, "knowledge_base.retrieval.weight"),
-    ],
-)
-async def test_what_would_spoil_the_vectors_cannot_change(
-    service: KnowledgeBaseServiceStub, paths: list[str] | None, wanted: dict[str, Any], field: str
-) -> None:
+SPOILING: list[tuple[list[str] | None, dict[str, Any], str]] = [
+    (["chunking"], {}, "update_mask"),
+    (["embedding_model"], {}, "update_mask"),
+    (["colour"], {}, "update_mask"),
+    (None, {"chunking": Config(size=99)}, "knowledge_base.chunking"),
+    (None, {"embedding_model": "other"}, "knowledge_base.embedding_model"),
+    (None, {"placement": pb.PLACEMENT_SHARED}, "knowledge_base.placement"),
+    (["description"], {"description": "x" * 2001}, "knowledge_base.description"),
+    (["retrieval"], {"retrieval": {"weight": -1}}, "knowledge_base.retrieval.weight"),
+]
+
+
+async def test_what_would_spoil_the_vectors_cannot_change(service: KnowledgeBaseServiceStub) -> None:
     made = await create(service)
-    error = await refused(lambda: update(service, paths, name="handbook", **wanted))
-    assert (error.reason, error.metadata["field"]) == (Reason.INVALID_FIELD, field)
+    for paths, wanted, field in SPOILING:
+        error = await refused(lambda paths=paths, wanted=wanted: update(service, paths, name="handbook", **wanted))
+        assert (error.reason, error.metadata["field"]) == (Reason.INVALID_FIELD, field)
     renamed = await refused(lambda: update(service, id=made.id, name="renamed"))
     assert renamed.metadata["field"] == "knowledge_base.name"
     assert (await refused(lambda: update(service))).reason is Reason.INVALID_FIELD

@@ -11,6 +11,8 @@ class RetrieverSettings(ServerSettings):
 
     port: int = Field(default=7400, ge=0, le=65535)
     """Port of the gRPC server. 0 takes a free one."""
+    metrics_port: int = Field(default=7500, ge=0, le=65535)
+    """Port of the Prometheus metrics, on the same host. 0 is off."""
 
     home: Path = Path("~/.kbmesh")
     """Folder of this machine's kbmesh. Used for the catalog where catalog_url is unset."""

@@ -3,8 +3,8 @@
 import asyncio
 import fcntl
 import os
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -92,16 +92,14 @@ class Database:
         return alone
 
 
-class _typed_errors:  # noqa: N801 - reads as the statement it is
+@contextmanager
+def _typed_errors() -> Iterator[None]:
     """Tells a database that cannot be reached from one that was asked something wrong."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OperationalError | InterfaceError | PoolTimeoutError | OSError):
-            origin = getattr(error, "orig", None) or error
-            raise DependencyUnavailable("catalog", f"the catalog's database failed: {origin}") from error
+    try:
+        yield
+    except (OperationalError, InterfaceError, PoolTimeoutError, OSError) as error:
+        origin = getattr(error, "orig", None) or error
+        raise DependencyUnavailable("catalog", f"the catalog's database failed: {origin}") from error
 
 
 def _prepare_sqlite(engine: AsyncEngine) -> None:
