@@ -1,11 +1,14 @@
 """A world to ask questions in: a real engine, a SQL catalog and an embedder service."""
 
+import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from kbmesh_embedder.settings import EmbedderSettings
 from kbmesh_onnx.pull import pull_model
+from kbmesh_retriever.catalog.sql import SqlCatalog
 from retrieval_world import World, embedder_service, world_of
 
 MINILM = "all-MiniLM-L6-v2"
@@ -16,6 +19,25 @@ def models_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
     pull_model(MINILM, folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def migrated_catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty catalog with its tables: copying it is faster than making them for each test."""
+    path = tmp_path_factory.mktemp("catalog") / "catalog.db"
+
+    async def migrate() -> None:
+        catalog = SqlCatalog(f"sqlite:///{path}")
+        await catalog.open()
+        await catalog.close()
+
+    asyncio.run(migrate())
+    return path
+
+
+@pytest.fixture
+def catalog_url(migrated_catalog: Path, tmp_path: Path) -> str:
+    return f"sqlite:///{shutil.copy(migrated_catalog, tmp_path / 'catalog.db')}"
 
 
 @pytest.fixture

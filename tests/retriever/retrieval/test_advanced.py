@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import asdict
+from typing import Any
 
 import pytest
 from chat_endpoint import ChatEndpoint, chat_endpoint
@@ -57,31 +59,33 @@ async def test_at_most_three_distinct_rephrasings_are_taken(endpoint: ChatEndpoi
     assert await rephraser.rephrase(QUESTION, timeout_seconds=5) == ("one", "two", "three")
 
 
-@pytest.mark.parametrize(
-    ("fault", "reason"),
-    [
-        ({"status": 500}, Reason.DEPENDENCY_UNAVAILABLE),
-        ({"status": 401}, Reason.DEPENDENCY_UNAVAILABLE),
-        ({"content": "Sure! Here are some queries"}, Reason.DEPENDENCY_INVALID_RESPONSE),
-        ({"content": '{"queries": [1, 2]}'}, Reason.DEPENDENCY_INVALID_RESPONSE),
-        ({"content": '["a"]'}, Reason.DEPENDENCY_INVALID_RESPONSE),
-        ({"body": b"<html>"}, Reason.DEPENDENCY_INVALID_RESPONSE),
-        ({"body": b'{"choices": []}'}, Reason.DEPENDENCY_INVALID_RESPONSE),
-        ({"delay_seconds": 2.0}, Reason.DEADLINE_EXCEEDED),
-    ],
+FAULTS: tuple[tuple[dict[str, Any], Reason], ...] = (
+    ({"status": 500}, Reason.DEPENDENCY_UNAVAILABLE),
+    ({"status": 401}, Reason.DEPENDENCY_UNAVAILABLE),
+    ({"content": "Sure! Here are some queries"}, Reason.DEPENDENCY_INVALID_RESPONSE),
+    ({"content": '{"queries": [1, 2]}'}, Reason.DEPENDENCY_INVALID_RESPONSE),
+    ({"content": '["a"]'}, Reason.DEPENDENCY_INVALID_RESPONSE),
+    ({"body": b"<html>"}, Reason.DEPENDENCY_INVALID_RESPONSE),
+    ({"body": b'{"choices": []}'}, Reason.DEPENDENCY_INVALID_RESPONSE),
+    ({"delay_seconds": 2.0}, Reason.DEADLINE_EXCEEDED),
 )
+
+
 async def test_whatever_the_language_model_does_the_question_itself_is_answered(
-    world: World, endpoint: ChatEndpoint, rephraser: ChatRephraser, fault: dict[str, object], reason: Reason
+    world: World, endpoint: ChatEndpoint, rephraser: ChatRephraser, subtests: pytest.Subtests
 ) -> None:
     await world.make("ops", OTHER)
-    for name, value in fault.items():
-        setattr(endpoint, name, value)
     limits = RetrievalLimits(rephrase_timeout_seconds=1.0)
     parts = {"rephraser": rephraser, "reranker": ScriptedReranker(), "limits": limits}
-    answer = await world.ask(QUESTION, strategy=Strategy.ADVANCED, parts=parts)
-    assert texts_of(answer) == [OTHER]
-    assert answer.queries == (QUESTION,)
-    assert [(one.stage, one.reason) for one in answer.degradations] == [(Stage.REPHRASE, reason)]
+    well = asdict(endpoint)
+    for fault, reason in FAULTS:
+        with subtests.test(fault=fault):
+            for name in ("content", "status", "delay_seconds", "body"):
+                setattr(endpoint, name, fault.get(name, well[name]))
+            answer = await world.ask(QUESTION, strategy=Strategy.ADVANCED, parts=parts)
+            assert texts_of(answer) == [OTHER]
+            assert answer.queries == (QUESTION,)
+            assert [(one.stage, one.reason) for one in answer.degradations] == [(Stage.REPHRASE, reason)]
 
 
 async def test_no_endpoint_and_one_that_is_not_there(world: World) -> None:

@@ -1,6 +1,9 @@
 """A service of the mesh is down or late: the answer comes without it, and says so."""
 
+from typing import Any
+
 import pytest
+from kbmesh_retriever.retrieve.answer import Answer
 from kbmesh_retriever.retrieve.request import RetrievalLimits, Selector
 from kbmesh_retriever.retrieve.stage import RerankMethod, ScoreStage, Stage, Status, Strategy
 from kbmesh_rpc.errors import DependencyUnavailable, InferenceFailed, ModelMismatch, ModelNotFound, QueueFull, Reason
@@ -12,27 +15,28 @@ IMPATIENT = RetrievalLimits(embed_timeout_seconds=0.5, rerank_timeout_seconds=0.
 DOWN = DependencyUnavailable("embedder", "down")
 
 
-def degraded(answer) -> list[tuple[Stage, Reason]]:  # type: ignore[no-untyped-def]
+def degraded(answer: Answer) -> list[tuple[Stage, Reason]]:
     return [(one.stage, one.reason) for one in answer.degradations]
 
 
-@pytest.mark.parametrize(
-    "faults",
-    [
-        {"error": DOWN},
-        {"error": QueueFull(queued_tokens=9, limit=9, retry_after_seconds=1)},
-        {"item_error": InferenceFailed("words", "NaN")},
-        {"delay": 600.0},
-    ],
+EMBEDDING_FAULTS: tuple[dict[str, Any], ...] = (
+    {"error": DOWN},
+    {"error": QueueFull(queued_tokens=9, limit=9, retry_after_seconds=1)},
+    {"item_error": InferenceFailed("words", "NaN")},
+    {"delay": 600.0},
 )
-async def test_without_vectors_hybrid_searches_by_keyword(world: World, faults: dict[str, object]) -> None:
+
+
+async def test_without_vectors_hybrid_searches_by_keyword(world: World, subtests: pytest.Subtests) -> None:
     await world.make("a", RESTART, ROLLBACK)
-    embedder = FaultyEmbedder(inner=world.embedder, **faults)  # type: ignore[arg-type]
-    answer = await world.ask("failed deployment", "a", parts={"embedder": embedder, "limits": IMPATIENT})
-    assert texts_of(answer) == [RESTART]
-    assert [one.stage for one in answer.degradations] == [Stage.EMBED]
-    assert answer.results[0].place.candidate.scores.vector is None
-    assert statuses_of(answer) == {"a": Status.OK}
+    for faults in EMBEDDING_FAULTS:
+        with subtests.test(faults=faults):
+            embedder = FaultyEmbedder(inner=world.embedder, **faults)
+            answer = await world.ask("failed deployment", "a", parts={"embedder": embedder, "limits": IMPATIENT})
+            assert texts_of(answer) == [RESTART]
+            assert [one.stage for one in answer.degradations] == [Stage.EMBED]
+            assert answer.results[0].place.candidate.scores.vector is None
+            assert statuses_of(answer) == {"a": Status.OK}
 
 
 async def test_without_vectors_and_words_there_is_nothing_to_search_by(world: World) -> None:
@@ -62,17 +66,16 @@ async def test_ret_21_each_model_embeds_once_and_a_changed_model_is_told(world: 
     assert {result.place.knowledge_base.name for result in answer.results} == {"a", "b"}
 
 
-@pytest.mark.parametrize("strategy", [Strategy.VECTOR_ONLY, Strategy.HYBRID])
-@pytest.mark.parametrize("error", [ModelNotFound("words"), ModelMismatch("words", expected="one", actual="another")])
-async def test_a_model_that_is_gone_is_a_status_and_no_degradation(
-    world: World, strategy: Strategy, error: ModelNotFound
-) -> None:
+async def test_a_model_that_is_gone_is_a_status_and_no_degradation(world: World, subtests: pytest.Subtests) -> None:
     kept = await world.make("a", RESTART)
     store = FaultyStore(inner=world.store)
-    parts = {"embedder": FaultyEmbedder(inner=world.embedder, error=error), "store": store}
-    answer = await world.ask("restart", "a", strategy=strategy, parts=parts)
-    assert statuses_of(answer) == {kept.name: Status.MODEL_MISMATCH}
-    assert (answer.results, answer.degradations, store.searched) == ((), (), [])
+    for error in (ModelNotFound("words"), ModelMismatch("words", expected="one", actual="another")):
+        for strategy in (Strategy.VECTOR_ONLY, Strategy.HYBRID):
+            with subtests.test(error=error.reason, strategy=strategy):
+                parts = {"embedder": FaultyEmbedder(inner=world.embedder, error=error), "store": store}
+                answer = await world.ask("restart", "a", strategy=strategy, parts=parts)
+                assert statuses_of(answer) == {kept.name: Status.MODEL_MISMATCH}
+                assert (answer.results, answer.degradations, store.searched) == ((), (), [])
 
 
 async def test_an_embedder_that_answers_by_another_model_is_not_believed(world: World) -> None:

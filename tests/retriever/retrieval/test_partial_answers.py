@@ -117,18 +117,22 @@ async def test_a_weight_favours_and_a_limit_keeps_short(world: World) -> None:
     assert [result.place.knowledge_base.name for result in answer.results] == ["b", "a"]
 
 
-@pytest.mark.parametrize("identity", [7, "7", None, "summary_42"])
-async def test_ret_05_a_hit_without_a_proper_id_is_a_failure_that_is_told(world: World, identity: object) -> None:
+async def test_ret_05_a_hit_without_a_proper_id_is_a_failure_that_is_told(
+    world: World, subtests: pytest.Subtests
+) -> None:
     """RET-05."""
     odd = await world.make("odd", RESTART)
     await world.make("good", RESTART)
     payload = {"tenant": "acme", "knowledge_base_id": str(odd.id)}
-    hit = Hit(id=identity, score=0.9, payload=payload)  # type: ignore[arg-type]  # that is the fault
-    store = FaultyStore(inner=world.store, answers={odd.collection: SearchResult(dense=(hit, hit), keyword=(hit,))})
-    answer = await world.ask("restart", "odd", "good", parts={"store": store})
-    assert statuses_of(answer) == {"odd": Status.UNAVAILABLE, "good": Status.OK}
-    assert answer.reports[0].error is not None
-    assert answer.reports[0].error.reason is Reason.DEPENDENCY_INVALID_RESPONSE
+    for identity in (7, "7", None, "summary_42"):
+        with subtests.test(identity=identity):
+            hit = Hit(id=identity, score=0.9, payload=payload)  # type: ignore[arg-type]  # that is the fault
+            faulty = SearchResult(dense=(hit, hit), keyword=(hit,))
+            store = FaultyStore(inner=world.store, answers={odd.collection: faulty})
+            answer = await world.ask("restart", "odd", "good", parts={"store": store})
+            assert statuses_of(answer) == {"odd": Status.UNAVAILABLE, "good": Status.OK}
+            assert answer.reports[0].error is not None
+            assert answer.reports[0].error.reason is Reason.DEPENDENCY_INVALID_RESPONSE
 
 
 async def test_without_its_catalog_a_retrieval_fails(world: World) -> None:

@@ -128,24 +128,25 @@ async def test_explain_and_no_context(stub: "RetrieverServiceStub") -> None:
     assert {pb.STAGE_SEARCH, pb.STAGE_FUSE, pb.STAGE_DEDUPLICATE, pb.STAGE_RERANK} <= set(stages)
 
 
-@pytest.mark.parametrize(
-    ("request_", "reason"),
-    [
-        (question(" "), Reason.EMPTY_TEXT),
-        (question("a" * 10_001), Reason.INVALID_FIELD),
-        (question("why", "ops", ""), Reason.INVALID_FIELD),
-        (question(top_k=101), Reason.INVALID_FIELD),
-        (question(strategy=99), Reason.INVALID_FIELD),
-        (question(profile="support"), Reason.FEATURE_UNSUPPORTED),
-        (question("why", "gone"), Reason.KNOWLEDGE_BASE_NOT_FOUND),
-        (pb.RetrieveRequest(query="why"), Reason.INVALID_FIELD),
-        (question(filter=pb.Filter(all=[pb.Condition(field="tenant")])), Reason.INVALID_FIELD),
-    ],
+WRONG_QUESTIONS = (
+    (question(" "), Reason.EMPTY_TEXT),
+    (question("a" * 10_001), Reason.INVALID_FIELD),
+    (question("why", "ops", ""), Reason.INVALID_FIELD),
+    (question(top_k=101), Reason.INVALID_FIELD),
+    (question(strategy=99), Reason.INVALID_FIELD),
+    (question(profile="support"), Reason.FEATURE_UNSUPPORTED),
+    (question("why", "gone"), Reason.KNOWLEDGE_BASE_NOT_FOUND),
+    (pb.RetrieveRequest(query="why"), Reason.INVALID_FIELD),
+    (question(filter=pb.Filter(all=[pb.Condition(field="tenant")])), Reason.INVALID_FIELD),
 )
+
+
 async def test_a_wrong_question_is_refused_with_its_reason(
-    stub: "RetrieverServiceStub", request_: pb.RetrieveRequest, reason: Reason
+    stub: "RetrieverServiceStub", subtests: pytest.Subtests
 ) -> None:
-    assert (await refusal(stub, request_)).reason is reason
+    for request, reason in WRONG_QUESTIONS:
+        with subtests.test(request=str(request)[:80]):
+            assert (await refusal(stub, request)).reason is reason
 
 
 async def test_a_filter_by_the_enums_name(stub: "RetrieverServiceStub") -> None:
