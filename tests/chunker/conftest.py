@@ -1,10 +1,10 @@
 """Chunkers for tests: in process, and behind a real gRPC server."""
 
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
-import grpc
 import pytest
 from chunker.counters import WordPieceCounter
 from kbmesh.chunker.v1 import chunker_pb2_grpc
@@ -16,7 +16,9 @@ from kbmesh_chunker.settings import ChunkerSettings
 from kbmesh_rpc.channel import open_channel
 from kbmesh_rpc.server import running
 
-DOCUMENTS = Path(__file__).parent.parent / "data" / "documents"
+DOCUMENTS = {
+    path.name: path.read_bytes() for path in sorted((Path(__file__).parent.parent / "data" / "documents").iterdir())
+}
 
 Chunk = Callable[..., Awaitable[ChunkedDocument]]
 
@@ -55,5 +57,9 @@ async def stub() -> AsyncIterator["chunker_pb2_grpc.ChunkerServiceAsyncStub"]:
 
 
 @pytest.fixture
-def new_channel() -> Callable[[str], grpc.aio.Channel]:
-    return open_channel
+def free_port() -> int:
+    """A port of this machine on which nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port

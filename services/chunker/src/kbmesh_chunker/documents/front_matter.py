@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-MAX_CHARACTERS = 65_536
+MAX_CHARACTERS = 32_768
 MAX_ENTRIES = 64
 MAX_VALUE = 1_000
 

@@ -43,6 +43,10 @@ _CODE_TYPES = frozenset(_CODE_BY_EXTENSION.values()) | {
     "text/x-python-script", "application/x-httpd-php", "text/x-csrc", "text/x-c++src", "text/x-java-source",
 }  # fmt: skip
 _SAYS_NOTHING = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/unknown", "*/*"})
+_OTHER_NAMES = {
+    "text/x-markdown": MARKDOWN, "text/x-web-markdown": MARKDOWN, "text/x-log": PLAIN, "text/json": JSON,
+    "text/xml": "application/xml", "text/yaml": "application/yaml", "application/x-yaml": "application/yaml",
+}  # fmt: skip
 _TEXT_SUBTYPES = """
     json xml yaml x-yaml toml javascript typescript sql x-sh x-python x-httpd-php xhtml+xml x-ndjson jsonl graphql
     x-tex x-latex mbox x-subrip
@@ -93,7 +97,7 @@ class DeclaredType:
     """A media type as the caller wrote it, taken apart."""
 
     media_type: str
-    """In lower case, without parameters; empty where it says nothing."""
+    """In lower case, by its registered name, without parameters; empty where it says nothing."""
     charset: str
     """Empty where none is named."""
 
@@ -106,7 +110,8 @@ def parse_media_type(declared: str) -> DeclaredType:
     message["Content-Type"] = " ".join(declared.split())
     media_type = declared.partition(";")[0].strip().lower()
     charset = message.get_content_charset("") if ";" in declared else ""
-    return DeclaredType(media_type="" if media_type in _SAYS_NOTHING else media_type, charset=charset)
+    media_type = "" if media_type in _SAYS_NOTHING else _OTHER_NAMES.get(media_type, media_type)
+    return DeclaredType(media_type=media_type, charset=charset)
 
 
 def binary_type(head: bytes) -> str:

