@@ -104,7 +104,7 @@ def _fill(client: KbmeshClient, name: str, folder: Path, console: Console) -> di
             raise CliError(result.error.reason, f"{result.external_id}: {result.error.message}")
     counts = count(outcome)
     console.print(
-        f"   {name}: {counts['documents']} documents, {counts['chunks']} chunks, {counts['tokens']} tokens embedded"
+        f"   {name}: {counts['total']} documents, {counts['chunks']} chunks, {counts['tokens']} tokens embedded"
     )
     return counts
 

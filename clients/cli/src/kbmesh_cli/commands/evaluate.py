@@ -104,7 +104,7 @@ def evaluate(
         print_json(
             {
                 "dataset": judged.name,
-                "documents": ingested["documents"],
+                "documents": ingested["total"],
                 "failed": ingested["failed"],
                 "chunks": ingested["chunks"],
                 "strategies": {label: each.to_json() for label, each in measured.items()},
@@ -113,7 +113,7 @@ def evaluate(
         return
     console = results()
     console.print(
-        f"{judged.name}: {ingested['documents']:,} documents, {ingested['chunks']:,} chunks, {len(queries):,} queries"
+        f"{judged.name}: {ingested['total']:,} documents, {ingested['chunks']:,} chunks, {len(queries):,} queries"
         + (f", [red]{ingested['failed']:,} documents failed[/]" if ingested["failed"] else "")
     )
     table = Table("strategy", "nDCG@10", "recall@20", "MRR", "p50 ms", "p95 ms", "degraded")

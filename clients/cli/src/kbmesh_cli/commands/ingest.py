@@ -60,7 +60,7 @@ def ingest(
         print_json(
             {
                 "knowledge_base": knowledge_base,
-                "counts": counts,
+                **counts,
                 "seconds": round(seconds, 3),
                 "documents": [ingest_result_to_json(result) for result in outcome],
             }
@@ -113,7 +113,7 @@ def count(outcome: Sequence[IngestResult]) -> dict[str, int]:
     """Sums up results: documents by outcome, chunks, embedded texts, tokens."""
     outcomes = Counter(result.outcome for result in outcome)
     return {
-        "documents": len(outcome),
+        "total": len(outcome),
         "new": outcomes[IngestOutcome.NEW],
         "changed": outcomes[IngestOutcome.CHANGED],
         "unchanged": outcomes[IngestOutcome.UNCHANGED],
@@ -143,7 +143,7 @@ def _show(outcome: Sequence[IngestResult], counts: dict[str, int], seconds: floa
                 soft_wrap=True,
             )
     console.print(
-        f"{counts['documents']:,} documents: {counts['new']:,} new, {counts['changed']:,} changed, "
+        f"{counts['total']:,} documents: {counts['new']:,} new, {counts['changed']:,} changed, "
         f"{counts['unchanged']:,} unchanged, {counts['failed']:,} failed",
         soft_wrap=True,
     )
