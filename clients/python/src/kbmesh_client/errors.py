@@ -19,8 +19,6 @@ KbmeshError
 └── ServerFault           INTERNAL, INFERENCE_FAILED, DEPENDENCY_INVALID_RESPONSE, and what is not known
 """
 
-# ruff: noqa: N818 - an error is named for what went wrong
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,4 +1,3 @@
-# ruff: noqa: N818 - named for what happened, and read as such where they are raised.
 """What can go wrong in kbmesh-edge.
 
     EdgeError

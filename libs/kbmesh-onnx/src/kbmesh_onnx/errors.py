@@ -1,4 +1,3 @@
-# ruff: noqa: N818 - the names say what happened, and read as such where they are raised.
 """What can go wrong with a model.
 
 OnnxError

@@ -1,4 +1,3 @@
-# ruff: noqa: N818 - the names are the contract's reasons, and read as such where they are raised.
 """The errors of kbmesh's contracts, one class for each reason.
 
     KbmeshError

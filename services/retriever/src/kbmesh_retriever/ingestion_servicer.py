@@ -1,4 +1,3 @@
-# ruff: noqa: N802 - method names are the contract's.
 """IngestionService: Protobuf to domain and back."""
 
 from collections.abc import AsyncIterator

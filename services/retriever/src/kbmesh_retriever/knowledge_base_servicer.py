@@ -1,4 +1,3 @@
-# ruff: noqa: N802 - method names are the contract's.
 """KnowledgeBaseService: Protobuf to domain and back."""
 
 from typing import Any

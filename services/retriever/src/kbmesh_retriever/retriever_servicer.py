@@ -40,14 +40,14 @@ class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
             limits=limits or RetrievalLimits(),
         )
 
-    async def Retrieve(  # noqa: N802 - the contract's name
+    async def Retrieve(
         self, request: pb.RetrieveRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> pb.RetrieveResponse:
         call = current_call()
         answer = await self._retrieval.answer(read_request(request), tenant=call.tenant, deadline=call.deadline)
         return write_answer(answer, request_id=call.request_id)
 
-    async def RetrieveStream(  # noqa: N802 - the contract's name
+    async def RetrieveStream(
         self, request: pb.RetrieveStreamRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[pb.RetrieveStreamResponse]:
         call = current_call()
