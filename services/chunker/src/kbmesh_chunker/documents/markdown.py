@@ -3,11 +3,14 @@
 import re
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+
+from kbmesh_chunker.documents import commonmark
+from kbmesh_chunker.documents.commonmark import parse_blocks
 
 MAX_TITLE = 200
 _MAX_INLINE = 1_000
@@ -16,9 +19,6 @@ _LINE_END = re.compile(r"\r\n?|\n")
 _MARKUP = re.compile(r"[*_`\[\]<>&!\\~]")
 _ROW = re.compile(r"[ \t]{0,3}\|.*\|[ \t]*$")
 
-# Only blocks are wanted: inline text is parsed for headings alone.
-_BLOCKS = MarkdownIt("commonmark").enable("table")
-_BLOCKS.core.ruler.enableOnly(["normalize", "block"])
 _INLINE = MarkdownIt("commonmark")
 
 
@@ -34,7 +34,7 @@ class BlockKind(StrEnum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Block:
     """A block that stands in no other. Positions are code points of the whole text, ends are exclusive."""
 
@@ -60,12 +60,14 @@ def parse(text: str, start: int = 0) -> Iterator[Block]:
     if body.startswith("\ufeff"):
         body = " " + body[1:]
     lines = _line_starts(body, start)
-    tokens = _BLOCKS.parse(body)
     pending: Block | None = None
-    for block in _outermost(text, tokens, lines):
+    for tokens in parse_blocks(body):
+        block = _block(text, tokens, lines)
+        if block is None:
+            continue
         if pending is not None and block.kind is BlockKind.TABLE and _heads(text, pending, block):
             # GitHub's tables have one header row; rows above it are a paragraph to the parser.
-            block = _with_header_rows(pending, block)
+            block = replace(block, start=pending.start)
             pending = None
         if pending is not None:
             yield pending
@@ -87,55 +89,26 @@ def _line_starts(body: str, offset: int) -> "array[int]":
     return starts
 
 
-def _outermost(text: str, tokens: list[Token], lines: "array[int]") -> Iterator[Block]:
-    index = 0
-    while index < len(tokens):
-        token = tokens[index]
-        closing = _closing(tokens, index)
-        if token.map is not None:
-            start, end = lines[token.map[0]], lines[min(token.map[1], len(lines) - 1)]
-            if end > start:
-                yield _block(text, tokens[index : closing + 1], start, end, lines)
-        index = closing + 1
-
-
-def _closing(tokens: list[Token], index: int) -> int:
-    """The index of the token that closes the block that tokens[index] opens."""
-    if tokens[index].nesting != 1:
-        return index
-    for closing in range(index + 1, len(tokens)):
-        if tokens[closing].level == tokens[index].level and tokens[closing].nesting == -1:
-            return closing
-    return len(tokens) - 1
-
-
-def _block(text: str, tokens: list[Token], start: int, end: int, lines: "array[int]") -> Block:
+def _block(text: str, tokens: list[Token], lines: "array[int]") -> Block | None:
     token = tokens[0]
+    if token.map is None:
+        return None
+    first, last = token.map
+    start, end = lines[first], lines[min(last, len(lines) - 1)]
+    if end <= start:
+        return None
     match token.type:
         case "heading_open":
-            return Block(
-                kind=BlockKind.HEADING, start=start, end=end, level=int(token.tag[1:]), title=_title(tokens[1].content)
-            )
-        case "table_open":
-            rows = [lines[row.map[0]] for row in tokens if row.type == "tr_open" and row.map is not None]
-            # The delimiter row is no token: the first body row comes after it.
-            header_end = rows[1] if len(rows) > 1 else end
-            return Block(
-                kind=BlockKind.TABLE,
-                start=start,
-                end=end,
-                inner=tuple((row, 2) for row in rows[1:]),
-                header_end=header_end,
-            )
+            level = int(token.tag[1:])
+            return Block(kind=BlockKind.HEADING, start=start, end=end, level=level, title=_title(tokens[1].content))
+        case commonmark.TABLE:
+            rows = tuple((lines[line], 2) for line in range(first + 2, last))
+            header_end = rows[0][0] if rows else end
+            return Block(kind=BlockKind.TABLE, start=start, end=end, inner=rows, header_end=header_end)
         case "fence" | "code_block":
             language = token.info.split(maxsplit=1)[0] if token.info.strip() else ""
-            return Block(
-                kind=BlockKind.CODE,
-                start=start,
-                end=end,
-                language=language,
-                inner=tuple(_code_lines(token, text, lines)),
-            )
+            inner = tuple(_code_lines(text, first, last, lines))
+            return Block(kind=BlockKind.CODE, start=start, end=end, language=language, inner=inner)
         case "bullet_list_open" | "ordered_list_open":
             return Block(kind=BlockKind.LIST, start=start, end=end, inner=tuple(_parts(tokens, lines)))
         case "blockquote_open":
@@ -150,18 +123,16 @@ def _parts(tokens: list[Token], lines: "array[int]") -> Iterator[tuple[int, int]
     """Starts of items, and of paragraphs and the like within them; the deeper, the weaker."""
     outer = tokens[0].level
     for token in tokens[1:]:
-        if token.map is not None and token.nesting >= 0 and token.type not in {"inline", "thead_open", "tbody_open"}:
+        if token.map is not None and token.nesting >= 0 and token.type != "inline":
             yield lines[token.map[0]], 3 if token.level <= outer + 1 else 2 if token.level <= outer + 3 else 1
 
 
-def _code_lines(token: Token, text: str, lines: "array[int]") -> Iterator[tuple[int, int]]:
+def _code_lines(text: str, first: int, last: int, lines: "array[int]") -> Iterator[tuple[int, int]]:
     """Starts of lines; those after an empty line are more welcome."""
-    if token.map is None:
-        return
-    for line in range(token.map[0] + 1, token.map[1]):
+    for line in range(first + 1, last):
         start = lines[line]
         above = text[lines[line - 1] : start]
-        yield start, 2 if not above.strip() else 1
+        yield start, 2 if above.isspace() else 1
 
 
 def _heads(text: str, paragraph: Block, table: Block) -> bool:
@@ -170,12 +141,6 @@ def _heads(text: str, paragraph: Block, table: Block) -> bool:
         return False
     rows = _LINE_END.split(text[paragraph.start : min(paragraph.end, paragraph.start + _MAX_INLINE)].rstrip())
     return all(_ROW.match(row) for row in rows)
-
-
-def _with_header_rows(paragraph: Block, table: Block) -> Block:
-    return Block(
-        kind=BlockKind.TABLE, start=paragraph.start, end=table.end, inner=table.inner, header_end=table.header_end
-    )
 
 
 def _title(content: str) -> str:
