@@ -114,6 +114,13 @@ def test_windows_end_at_sentences_and_repeat_whole_ones() -> None:
         assert before.endswith(repeated)
 
 
+def test_lines_of_code_keep_their_indentation() -> None:
+    code = "class Backup:\n" + "".join(f"    def step_{i}(self):\n        return self.run({i})\n" for i in range(40))
+    found = windows(code, size=200, overlap=0, minimum=50)
+    assert all(window.startswith(("class", "    def", "        return")) for window in found)
+    assert any(window.startswith("    def") for window in found)
+
+
 def test_a_word_that_is_longer_than_a_window_is_cut_and_kept() -> None:
     text = "start " + "x" * 100_000 + " end"
     found = windows(text, size=1500, overlap=0, minimum=500)

@@ -13,6 +13,7 @@ from kbmesh_chunker.config import ConfigRequest, Strategy
 from kbmesh_chunker.cutter import Cutter, Limits
 from kbmesh_chunker.documents.source import SourceDocument
 from kbmesh_chunker.measure import CharacterMeasure
+from kbmesh_chunker.strategies.semantic import paragraph_breaks
 from kbmesh_rpc.errors import DocumentEmpty, DocumentUnreadable
 
 CUT_STRATEGIES = [Strategy.FIXED, Strategy.SEMANTIC, Strategy.DOCUMENT]
@@ -53,6 +54,29 @@ def test_windows_of_any_text_by_any_limits(
     structure = Breaks(breaks, [(first, first + length) for first, length in seals])
     cutter = Cutter(text=text, limits=limits, measure=CharacterMeasure(text_length=len(text)), breaks=structure)
     check_windows(text, list(cutter.cut(0, len(text))))
+
+
+SENTENCE = st.lists(st.sampled_from(["a", "few", "words", "of", "different", "lengths"]), min_size=1, max_size=20)
+PROSE = st.lists(
+    st.tuples(SENTENCE.map(" ".join), st.sampled_from([". ", "? ", "\n", "\n\n", "\n\n## Head\n\n", ":\n\n"])).map(
+        "".join
+    ),
+    min_size=1,
+    max_size=40,
+).map("".join)
+
+
+@given(text=PROSE, limits=limits(smallest=32))
+@settings(max_examples=200, deadline=None)
+def test_no_chunk_of_prose_is_shorter_than_the_minimum_or_longer_than_allowed(text: str, limits: Limits) -> None:
+    measure = CharacterMeasure(text_length=len(text))
+    for breaks in (Breaks(), paragraph_breaks(text, 1)):
+        spans = list(Cutter(text=text, limits=limits, measure=measure, breaks=breaks).cut(0, len(text)))
+        check_windows(text, spans)
+        for start, end in spans:
+            assert end - start <= limits.size + limits.minimum
+            # White space at the ends is not part of a chunk, but was counted when it was cut.
+            assert len(spans) == 1 or end - start >= limits.minimum - 2
 
 
 @pytest.mark.parametrize("strategy", CUT_STRATEGIES)

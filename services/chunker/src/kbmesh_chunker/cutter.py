@@ -184,10 +184,14 @@ class Cutter:
         return not window.capped or end - rest < (window.limit - window.start) // 3
 
     def _share_out(self, window: _Window, cut: int, end: int) -> int:
-        """Another place for the last cut: near the middle, so that neither side is a stub."""
-        width = end - window.start
-        highest = graphemes.floor(self.text, min(cut, window.start + width * 5 // 8), window.visible)
-        lowest = max(window.visible + 1, window.start + width * 3 // 8)
+        """Another place for the last cut, so that neither side is a stub."""
+        lowest = self.measure.furthest(window.start, self.limits.minimum)
+        highest = self.measure.earliest(end, self.limits.minimum)
+        if window.capped or lowest >= highest:
+            width = end - window.start
+            lowest, highest = window.start + width * 3 // 8, window.start + width * 5 // 8
+        lowest = max(lowest, window.visible + 1)
+        highest = graphemes.floor(self.text, min(cut, highest), window.visible)
         if highest <= lowest:
             return cut
         structural = self.breaks.strongest(lowest, highest)

@@ -9,7 +9,7 @@ from kbmesh_chunker.measure import TokenMeasure
 from kbmesh_chunker.piece import Piece, embedded_text
 from kbmesh_chunker.token_counter import TokenCounter, count_tokens, measure_tokens
 
-MAX_ROUNDS = 6
+MAX_ROUNDS = 8
 """Pieces are cut again at most this often. Each round cuts finer, and the first is nearly always enough."""
 _FINER = 0.9
 
@@ -46,15 +46,21 @@ async def fit(
             known[_key(piece)] = tokens
         if max_tokens is None or attempt == MAX_ROUNDS or all(known[_key(piece)] <= max_tokens for piece in current):
             break
+        share = _FINER**attempt
         cut: list[Piece] = []
+        after_cut = False
         for piece in current:
-            tokens = known[_key(piece)]
-            if tokens <= max_tokens:
-                cut.append(piece)
-            else:
-                share = _FINER**attempt
+            over = known[_key(piece)] > max_tokens
+            if cut and (over or after_cut):
+                # A part might lie inside what its neighbour repeats: parts repeat nothing.
+                piece = _without_overlap(text, piece, cut[-1])
+            tokens = known.get(_key(piece))
+            after_cut = tokens is not None and tokens > max_tokens
+            if tokens is not None and after_cut:
                 cut.extend(await _cut_again(text, piece, tokens, max_tokens, share, counter=counter, model=model))
-        current = _in_order(text, cut)
+            else:
+                cut.append(piece)
+        current = cut
     return [CountedPiece(piece=piece, tokens=known[_key(piece)]) for piece in current]
 
 
@@ -90,11 +96,7 @@ def cut_by_tokens(content: str, measure: TokenMeasure, allowed: int) -> list[tup
     return list(cutter.cut(0, len(content)))
 
 
-def _in_order(text: str, pieces: Sequence[Piece]) -> list[Piece]:
-    """Takes the overlap off a piece that would hold a whole part of the one before it."""
-    ordered: list[Piece] = []
-    for piece in pieces:
-        if ordered and piece.start <= ordered[-1].start:
-            piece = replace(piece, start=next_start(text, ordered[-1].end, piece.end))
-        ordered.append(piece)
-    return ordered
+def _without_overlap(text: str, piece: Piece, previous: Piece) -> Piece:
+    if piece.start >= previous.end:
+        return piece
+    return replace(piece, start=next_start(text, previous.end, piece.end))
