@@ -146,7 +146,7 @@ async def test_without_an_embedder_a_limit_cannot_be_kept(executor: Executor) ->
 async def test_pieces_that_came_out_too_long_are_cut_again_in_order() -> None:
     text = "One sentence of seven words is here. " * 40
     pieces = [
-        Piece(start=0, end=700, type="fixed", context="Guide"),
+        Piece(start=0, end=702, type="fixed", context="Guide"),
         Piece(start=555, end=len(text.rstrip()), type="fixed", context="Guide"),
     ]
     fitted = await fit(text, pieces, counter=WordPieceCounter(), model=MODEL, max_tokens=40, checkpoint=lambda: None)

@@ -144,10 +144,15 @@ class Cutter:
             whole = self.breaks.first(limit + 1, window.stretch)
             if whole is not None and graphemes.is_boundary(self.text, whole, limit):
                 return whole
-        return self._choose_in_prose(window.visible, lowest, max(lowest, start + (limit - start) // 2), limit)
+        preferred = max(lowest, start + (limit - start) // 2)
+        prose = self._choose_in_prose(window.visible, lowest, preferred, limit)
+        return limit if prose is None else prose
 
-    def _choose_in_prose(self, known: int, lowest: int, preferred: int, limit: int) -> int:
-        """A place within [lowest, limit], where there is a good one within [preferred, limit]."""
+    def _choose_in_prose(self, known: int, lowest: int, preferred: int, limit: int) -> int | None:
+        """The best place of a text without structure within [preferred, limit], or between words from `lowest` on.
+
+        None where a word would have to be cut.
+        """
         text, sealed = self.text, self.breaks.sealed
         seal = self.breaks.seal_start(limit)
         if lowest <= seal < limit and graphemes.is_boundary(text, seal, known):
@@ -171,7 +176,7 @@ class Cutter:
         mark = _LAST_MARK.search(text, preferred, limit)
         if mark is not None and graphemes.is_boundary(text, mark.start(), known):
             return mark.start()
-        return limit
+        return None
 
     def _is_stub(self, rest: int, end: int, window: _Window) -> bool:
         """Whether what is left after a window is too little for a window of its own."""
@@ -185,19 +190,23 @@ class Cutter:
 
     def _share_out(self, window: _Window, cut: int, end: int) -> int:
         """Another place for the last cut, so that neither side is a stub."""
-        lowest = self.measure.furthest(window.start, self.limits.minimum)
-        highest = self.measure.earliest(end, self.limits.minimum)
-        if window.capped or lowest >= highest:
-            width = end - window.start
-            lowest, highest = window.start + width * 3 // 8, window.start + width * 5 // 8
-        lowest = max(lowest, window.visible + 1)
-        highest = graphemes.floor(self.text, min(cut, highest), window.visible)
-        if highest <= lowest:
-            return cut
-        structural = self.breaks.strongest(lowest, highest)
-        if structural is not None and graphemes.is_boundary(self.text, structural, window.visible):
-            return structural
-        return self._choose_in_prose(window.visible, lowest, lowest, highest)
+        width = end - window.start
+        ranges = [(window.start + width * 3 // 8, window.start + width * 5 // 8), (window.start + width // 4, cut)]
+        if not window.capped:
+            least = self.measure.furthest(window.start, self.limits.minimum)
+            ranges.insert(0, (least, self.measure.earliest(end, self.limits.minimum)))
+        for first, last in ranges:
+            lowest = max(first, window.visible + 1)
+            highest = graphemes.floor(self.text, min(cut, last), window.visible)
+            if lowest >= highest:
+                continue
+            structural = self.breaks.strongest(lowest, highest)
+            if structural is not None and graphemes.is_boundary(self.text, structural, window.visible):
+                return structural
+            prose = self._choose_in_prose(window.visible, lowest, lowest, highest)
+            if prose is not None:
+                return prose
+        return cut
 
     def _overlap(self, window: _Window, closing: int, rest: int, context_tokens: Callable[[int], int]) -> int:
         """Where the next window starts: at a sentence, else a word, within the overlap before `closing`."""

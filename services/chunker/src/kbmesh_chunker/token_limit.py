@@ -54,10 +54,10 @@ async def fit(
             if cut and (over or after_cut):
                 # A part might lie inside what its neighbour repeats: parts repeat nothing.
                 piece = _without_overlap(text, piece, cut[-1])
-            tokens = known.get(_key(piece))
-            after_cut = tokens is not None and tokens > max_tokens
-            if tokens is not None and after_cut:
-                cut.extend(await _cut_again(text, piece, tokens, max_tokens, share, counter=counter, model=model))
+            counted = known.get(_key(piece), 0)
+            after_cut = counted > max_tokens
+            if after_cut:
+                cut.extend(await _cut_again(text, piece, counted, max_tokens, share, counter=counter, model=model))
             else:
                 cut.append(piece)
         current = cut
