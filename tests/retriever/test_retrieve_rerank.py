@@ -45,9 +45,9 @@ async def test_late_interaction_is_blended_by_rank_and_invents_no_probability() 
     outcome = await ask(ScriptedReranker(method="late_interaction", scores={"alpha": 0.1, "beta": 0.2, "gamma": 0.9}))
     assert outcome.method is RerankMethod.LATE_INTERACTION
     by_text = {one.fragment.text: one for one in outcome.candidates}
-    assert by_text["alpha"].final == pytest.approx(0.7 * 1.0 + 0.3 / 3)
-    assert by_text["beta"].final == pytest.approx(0.7 * 0.75 + 0.3 / 2)
-    assert by_text["gamma"].final == pytest.approx(0.7 * 0.25 + 0.3)
+    assert by_text["alpha"].final == pytest.approx(0.5 * 61 / 61 + 0.5 * 61 / 63)
+    assert by_text["beta"].final == pytest.approx(61 / 62)
+    assert by_text["gamma"].final == pytest.approx(0.5 * 61 / 63 + 0.5 * 61 / 61)
     assert by_text["gamma"].scores.max_sim == 0.9
     assert by_text["gamma"].scores.rerank_logit is None
     assert by_text["gamma"].scores.rerank_probability is None

@@ -41,7 +41,7 @@ class RetrieverSettings(ServerSettings):
 
     max_document_bytes: int = Field(default=16 * MEBIBYTE, ge=1)
     """Largest document that is taken in, in bytes."""
-    ingest_concurrency: int = Field(default=4, ge=1, le=32)
+    ingest_concurrency: int = Field(default=16, ge=1, le=32)
     """Documents of one stream worked on at once, where the caller names no number."""
 
     superseded_grace_seconds: float = Field(default=60.0, ge=0)

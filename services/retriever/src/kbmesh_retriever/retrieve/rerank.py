@@ -7,14 +7,15 @@ from kbmesh_rpc.errors import DependencyInvalidResponse, KbmeshError, Reason
 
 from kbmesh_retriever.mesh.port import Relevance, Reranked, RerankerPort
 from kbmesh_retriever.retrieve.fragment import Candidate
+from kbmesh_retriever.retrieve.fusion import RRF_K
 from kbmesh_retriever.retrieve.stage import Degradation, RerankMethod, Stage
 from kbmesh_retriever.retrieve.time_budget import within
 
 PROBABILITY_WEIGHT = 0.7
 """Of a cross-encoder's probability; the rest is the normalised fused score's."""
-LATE_INTERACTION_WEIGHT = 0.3
-"""Of the reciprocal rank by late interaction. Small: MaxSim helps on short texts and exact words and loses .01 to .03
-of nDCG elsewhere, and its scores compare only within one query, so that ranks alone are blended."""
+LATE_INTERACTION_WEIGHT = 0.5
+"""Of the rank by late interaction; the rest is the fused rank's. MaxSim compares only within one query, so that ranks
+alone are blended. docs/decisions/0008-blend-late-interaction-by-rank.md has what was measured."""
 
 _METHODS = {
     "cross_encoder": RerankMethod.CROSS_ENCODER,
@@ -85,28 +86,35 @@ async def rerank(
 def blend(
     candidates: Sequence[Candidate], relevances: Mapping[int, Relevance], reranked: Reranked
 ) -> tuple[Candidate, ...]:
-    """The candidates in their final order. The fused score is normalised by the best one of these candidates, after
-    all filtering. Whoever was not scored has nothing from the reranker, and so stays behind those before it that
-    were."""
-    best_fused = max(candidate.fused for candidate in candidates)
+    """The candidates in their final order, whose scores reach 1 at most. By a cross-encoder: its probability and the
+    fused score, normalised by the best one of these candidates after all filtering. By late interaction: both ranks,
+    as in reciprocal rank fusion. Whoever was not scored has nothing from the reranker, and so stays behind those
+    before it that were."""
     ranks = _ranks(reranked, relevances)
+    cross_encoder = reranked.method == "cross_encoder"
+    weight = PROBABILITY_WEIGHT if cross_encoder else LATE_INTERACTION_WEIGHT
+    best_fused = max(candidate.fused for candidate in candidates)
     blended: list[Candidate] = []
     for index, candidate in enumerate(candidates):
-        fused = candidate.fused / best_fused
+        fused = candidate.fused / best_fused if cross_encoder else _closeness(index + 1)
         relevance = relevances.get(index)
         if index not in ranks or relevance is None:
             opinion = 0.0
-        elif reranked.method == "cross_encoder":
+        elif cross_encoder:
             candidate = candidate.with_scores(
                 rerank_logit=relevance.logit, rerank_probability=relevance.probability
             ).with_ranks(rerank=ranks[index])
             opinion = relevance.probability or 0.0
         else:
             candidate = candidate.with_scores(max_sim=relevance.max_sim).with_ranks(rerank=ranks[index])
-            opinion = 1.0 / ranks[index]
-        weight = PROBABILITY_WEIGHT if reranked.method == "cross_encoder" else LATE_INTERACTION_WEIGHT
+            opinion = _closeness(ranks[index])
         blended.append(candidate.with_scores(final=weight * opinion + (1 - weight) * fused))
     return tuple(sorted(blended, key=lambda one: -one.final))  # stable: ties stay in fused order
+
+
+def _closeness(rank: int) -> float:
+    """1 at the top, falling as in reciprocal rank fusion."""
+    return (RRF_K + 1) / (RRF_K + rank)
 
 
 def _ranks(reranked: Reranked, relevances: Mapping[int, Relevance]) -> dict[int, int]:
