@@ -77,6 +77,15 @@ class Mesh:
         os.kill(pid, signal.SIGKILL)
         return pid
 
+    def kill_all(self) -> None:
+        """Kills `kbmesh up` itself with SIGKILL."""
+        assert self.process is not None
+        assert self.process.stdout is not None
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+        self.process = None
+
     def wait_for(self, condition: Callable[[], bool], what: str, seconds: float = READY_SECONDS) -> None:
         end = time.monotonic() + seconds
         while not condition():
