@@ -14,7 +14,7 @@ from kbmesh_edge.settings import EdgeSettings
 def main() -> None:
     settings = load_settings(EdgeSettings, service="edge")
     try:
-        folder = DataFolder.claim(settings.data_folder.expanduser())
+        folder = DataFolder.claim(settings.collections_folder)
     except (FolderInUse, OSError) as error:
         sys.exit(f"kbmesh-edge: {error}")
 

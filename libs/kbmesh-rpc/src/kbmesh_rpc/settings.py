@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin
 
 import yaml
-from pydantic import Field, PrivateAttr, ValidationError, field_validator
+from pydantic import Field, PrivateAttr, SecretStr, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
@@ -179,6 +179,8 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     default = field.get_default(call_default_factory=True)
+    if isinstance(default, SecretStr):
+        default = default.get_secret_value() and "a secret"
     if default is None or default == "":
         return "unset"
     return f"default {default}"
@@ -187,7 +189,7 @@ def _default(field: FieldInfo) -> str:
 def _choices(field: FieldInfo) -> str:
     if get_origin(field.annotation) is not Literal:
         return ""
-    return f"; one of {', '.join(str(choice) for choice in get_args(field.annotation))}"
+    return f"; one of {', '.join(str(choice) for choice in get_args(field.annotation) if choice != '')}"
 
 
 def _help(cls: type[ServerSettings], name: str) -> str:

@@ -5,9 +5,10 @@ from pydantic import Field
 
 
 class ChunkerSettings(ServerSettings):
-    """Settings of the kbmesh chunker: documents in, chunks with exact spans out."""
+    """Settings of the chunker: documents in, chunks with exact spans out."""
 
     port: int = 7401
+    metrics_port: int = 7501
     max_document_bytes: int = Field(default=16 * MEBIBYTE, ge=1)
     """Largest document that is read, in bytes."""
     embedder_address: str = ""

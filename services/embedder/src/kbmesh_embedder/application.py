@@ -69,7 +69,7 @@ async def open_backend(settings: EmbedderSettings, name: str) -> EmbeddingBacken
     return await asyncio.to_thread(
         OnnxBackend.open,
         name,
-        settings.models / name,
+        settings.models_folder / name,
         device=settings.device,
         require_device=settings.require_device,
         threads=settings.threads,

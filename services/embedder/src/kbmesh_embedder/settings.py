@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 
 class EmbedderSettings(ServerSettings):
-    """The kbmesh embedder: texts in, vectors with receipts out."""
+    """Settings of the embedder: texts in, vectors with receipts out."""
 
     port: int = 7402
     metrics_port: int = 7502
@@ -16,8 +16,10 @@ class EmbedderSettings(ServerSettings):
     backend: Literal["onnx", "fake"] = "onnx"
     """Where vectors come from. onnx runs exported models in this process. fake makes vectors of words without any
     weights, for tests and load runs; ListModels says so."""
-    models: Path = Field(default_factory=lambda: Path.home() / ".kbmesh" / "models")
-    """Folder that holds the model folders, one for each name in `model`."""
+    home: Path = Path("~/.kbmesh")
+    """Folder of this machine's kbmesh. Used for the models where `models` is unset."""
+    models: Path | None = None
+    """Folder that holds the model folders, one for each name in `model`. Unset: HOME/models."""
     model: str = "all-MiniLM-L6-v2"
     """Names of the models to serve, comma separated. The first answers requests that name none."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -56,6 +58,11 @@ class EmbedderSettings(ServerSettings):
     def model_names(self) -> tuple[str, ...]:
         """`model`, taken apart."""
         return split_names(self.model)
+
+    @property
+    def models_folder(self) -> Path:
+        """`models`, or the default's."""
+        return (self.models or self.home / "models").expanduser()
 
 
 def split_names(names: str) -> tuple[str, ...]:

@@ -78,7 +78,7 @@ def _open_backend(settings: RerankerSettings, name: str) -> RerankBackend:
 
     model = OpenModel.open(
         name,
-        settings.models / name,
+        settings.models_folder / name,
         kind=NEEDED_KINDS[settings.backend],
         device=settings.device,
         require_device=settings.require_device,

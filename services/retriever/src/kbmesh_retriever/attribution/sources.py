@@ -72,7 +72,8 @@ def display_fields(
 
 def label_of(document: Document, knowledge_base: str, *, heading_path: Sequence[str], pages: Sequence[int]) -> str:
     """Title, place and link of a fragment in one line."""
-    place = [" › ".join(heading_path)] if heading_path else []
+    below_title = heading_path[1:] if heading_path and heading_path[0] == document.title else heading_path
+    place = [" › ".join(below_title)] if below_title else []
     if pages:
         place.append(f"{'pages' if len(pages) > 1 else 'page'} {_page_range(pages)}")
     label = ", ".join([document.title or document.external_id, *place]) + f" ({knowledge_base})"
