@@ -52,6 +52,9 @@ def test_the_demo_answers_each_question_from_another_document(home: Home) -> Non
         "handbook/policy-backups-and-retention.md",
         "conversations/mail-webhook-duplicates.eml",
     ]
+    answers = [answer["results"][0]["text"] for answer in printed["answers"]]
+    for text, words in zip(answers, ("shipctl rollback", "two-person act", "acknowledged them too late"), strict=True):
+        assert words in text
     for answer in printed["answers"]:
         assert answer["results"][0]["citation"] == 1
         assert answer["context_block"]["text"]
