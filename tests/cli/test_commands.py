@@ -10,8 +10,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from kbmesh.chunker.v1 import chunker_pb2
 from kbmesh.errors.v1 import errors_pb2
 from kbmesh.retriever.v1 import retriever_pb2
+from kbmesh_cli.commands.search import preview_lines
 from kbmesh_cli.invocation import hoist_global_options, wants_json
-from kbmesh_rpc.errors import KnowledgeBaseNotFound
+from kbmesh_rpc.errors import InvalidField, KnowledgeBaseNotFound
 
 ANSWER = retriever_pb2.RetrieveResponse(
     results=[
@@ -58,11 +59,12 @@ ANSWER = retriever_pb2.RetrieveResponse(
             message="the fused order is returned",
         )
     ],
-    timings={"search": 4.0, "total": 9.0},
+    timings={"total": 9.000_04, "rerank": 2.0, "search": 4.0, "of a newer server": 1.0, "resolve": 0.123_456},
     context=retriever_pb2.ContextBlock(
         text="[1] Nobody …", tokens=12, citations=[retriever_pb2.Citation(number=1, chunk_id="c1", label="Policy")]
     ),
     strategy=retriever_pb2.RETRIEVAL_STRATEGY_HYBRID_RERANK,
+    rerank_method=retriever_pb2.RERANK_METHOD_LATE_INTERACTION,
     queries=["who?"],
     explanation=[
         retriever_pb2.StageTrace(
@@ -105,14 +107,16 @@ async def test_search_prints_one_object_with_the_promised_keys(script: Script, e
     assert result["document"]["source_type"] == "file"
     assert [report["status"] for report in printed["knowledge_bases"]] == ["OK", "UNAVAILABLE"]
     assert printed["degraded"][0]["stage"] == "rerank"
-    assert printed["timings"] == {"search": 4.0, "total": 9.0}
+    assert list(printed["timings"].items()) == [
+        *(("resolve", 0.123), ("search", 4.0), ("rerank", 2.0), ("total", 9.0), ("of a newer server", 1.0))
+    ]
 
 
 async def test_search_shows_cards_and_what_was_missing(script: Script, endpoint: str, kbmesh: Kbmesh) -> None:
     script.retrieval = ANSWER
     done = await kbmesh("--endpoint", endpoint, "search", "who?", "--kb", "handbook", "--explain", "--context")
     for part in (
-        "1. Policy [draft] [1]",
+        "1. Policy [draft] [1]  0.710 by rank, similarity 0.60",
         "Policy › Retention · page 3 · Author Ingrid",
         "Nobody extends a period",
         "mails is UNAVAILABLE: Qdrant does not answer",
@@ -121,6 +125,67 @@ async def test_search_shows_cards_and_what_was_missing(script: Script, endpoint:
         "12 tokens",
     ):
         assert part in done.out
+
+
+async def test_a_heading_that_is_the_title_is_shown_once(script: Script, endpoint: str, kbmesh: Kbmesh) -> None:
+    script.retrieval.CopyFrom(ANSWER)
+    script.retrieval.results[0].document.title = "Policy"
+    done = await kbmesh("--endpoint", endpoint, "search", "who?", "--kb", "handbook")
+    assert "handbook · Retention · page 3" in done.out
+
+
+def test_a_card_shows_the_lines_that_the_question_is_about() -> None:
+    text = "\n\n".join(["From: Ann", *(f"Header-{number}: x" for number in range(9)), "Webhooks came twice.", "Bye"])
+    assert preview_lines("one\n\n  two\n", "two?") == ["one", "  two"]
+    shown = preview_lines(text, "Why did webhooks come twice?")
+    assert (len(shown), shown[0], shown[-2:]) == (9, "…", ["Webhooks came twice.", "Bye"])
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code"),
+    [
+        (["OK", "NOT_FOUND"], 0),
+        (["EMPTY"], 0),
+        (["BELOW_THRESHOLD", "UNAVAILABLE"], 0),
+        (["UNAVAILABLE"], 1),
+        (["TIMEOUT", "DENIED", "NOT_FOUND", "MODEL_MISMATCH"], 1),
+    ],
+)
+async def test_search_fails_where_no_knowledge_base_could_be_asked(
+    script: Script, endpoint: str, kbmesh: Kbmesh, statuses: list[str], code: int
+) -> None:
+    reports = [
+        retriever_pb2.KnowledgeBaseReport(
+            knowledge_base=f"kb-{number}",
+            status=retriever_pb2.KnowledgeBaseStatus.Value(f"KNOWLEDGE_BASE_STATUS_{status}"),
+        )
+        for number, status in enumerate(statuses)
+    ]
+    script.retrieval = retriever_pb2.RetrieveResponse(knowledge_bases=reports)
+    done = await kbmesh("search", "who?", "--kb", "kb-0", "--endpoint", endpoint, "--json")
+    assert done.code == code
+    assert [report["status"] for report in done.json()["knowledge_bases"]] == statuses
+    done = await kbmesh("search", "who?", "--kb", "kb-0", "--endpoint", endpoint)
+    assert done.code == code
+    assert ("hint:" in done.err) is (code == 1)
+
+
+async def test_json_may_be_asked_for_before_the_command(endpoint: str, kbmesh: Kbmesh) -> None:
+    done = await kbmesh("--json", "kb", "list", "--endpoint", endpoint)
+    assert [found["name"] for found in done.json()["knowledge_bases"]] == ["handbook"]
+
+
+async def test_piped_lines_stay_whole(
+    script: Script, endpoint: str, kbmesh: Kbmesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS")
+    script.retrieval.CopyFrom(ANSWER)
+    sentence = "Nobody extends a period on their own. " * 4
+    script.retrieval.results[0].text = f"{sentence}\nA legal hold names its end."
+    done = await kbmesh("search", "who?", "--kb", "handbook", "--endpoint", endpoint)
+    lines = [line.strip() for line in done.out.splitlines()]
+    assert sentence.strip() in lines
+    assert "A legal hold names its end." in lines
 
 
 async def test_filters_narrow_by_field_and_widen_by_value(script: Script, endpoint: str, kbmesh: Kbmesh) -> None:
@@ -178,6 +243,15 @@ async def test_ingest_tells_of_every_document(script: Script, endpoint: str, kbm
     assert "DOCUMENT_EMPTY" in done.out
 
 
+async def test_a_folder_without_files_is_told_of(endpoint: str, kbmesh: Kbmesh, tmp_path: Path) -> None:
+    (tmp_path / "docs" / ".git").mkdir(parents=True)
+    (tmp_path / "docs" / ".git" / "config").write_text("hidden")
+    done = await kbmesh("ingest", "handbook", tmp_path / "docs", "--endpoint", endpoint)
+    assert done.code == 0
+    assert "no files were found" in done.err
+    assert "0 documents" in done.out
+
+
 async def test_a_missing_knowledge_base_is_an_error_before_any_file_is_read(
     script: Script, endpoint: str, kbmesh: Kbmesh, tmp_path: Path
 ) -> None:
@@ -189,6 +263,12 @@ async def test_a_missing_knowledge_base_is_an_error_before_any_file_is_read(
     assert done.err.startswith("KNOWLEDGE_BASE_NOT_FOUND: ")
     assert "hint:" in done.err
     assert script.ingested == []
+
+
+async def test_an_error_is_one_line_in_plain_words(script: Script, endpoint: str, kbmesh: Kbmesh) -> None:
+    script.error = InvalidField("name", "Value error, must not\n  be blank")
+    done = await kbmesh("kb", "create", "x", "--endpoint", endpoint)
+    assert done.err == "INVALID_FIELD: name: must not be blank\n"
 
 
 async def test_with_json_an_error_is_an_object_on_stdout(script: Script, endpoint: str, kbmesh: Kbmesh) -> None:
@@ -227,6 +307,7 @@ async def test_deleting_needs_a_yes(
         ("search", "x", "--kb", "handbook", "--strategy", "psychic"),
         ("search", "x", "--kb", "handbook", "--top-k", "0"),
         ("search", "x", "--kb", "handbook", "--filter", "no-value"),
+        ("search", "x", "--kb", "handbook", "--filter", "source_type=papyrus"),
         ("search", "x", "--kb", "handbook", "--tenant", "a,b"),
         ("kb", "create"),
         ("kb", "create", "x", "--size", "many"),
@@ -242,6 +323,10 @@ async def test_a_wrong_call_is_told_in_one_way(kbmesh: Kbmesh, arguments: tuple[
     done = await kbmesh(*arguments, "--json")
     assert done.code == 2
     assert done.json()["error"]["reason"] == "USAGE"
+
+
+async def test_a_hint_names_the_command_that_was_called(kbmesh: Kbmesh) -> None:
+    assert "`kbmesh kb create --help`" in (await kbmesh("kb", "create")).err
 
 
 async def test_files_that_are_not_there_are_named(kbmesh: Kbmesh) -> None:
@@ -276,5 +361,6 @@ def test_global_options_may_stand_anywhere_but_after_the_double_dash() -> None:
         *("search", "x", "--kb", "k"),
     ]
     assert hoist_global_options(["search", "--", "--home", "x"]) == ["search", "--", "--home", "x"]
+    assert hoist_global_options(["--json", "search", "--", "--json"]) == ["search", "--json", "--", "--json"]
     assert wants_json(["search", "x", "--json"])
     assert not wants_json(["search", "--", "--json"])

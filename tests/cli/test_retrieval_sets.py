@@ -61,6 +61,23 @@ def test_what_is_missing_is_named(folder: Path, missing: str) -> None:
     assert missing in caught.value.message
 
 
+@pytest.mark.parametrize("grade", ["0", "relevant"])
+def test_a_set_whose_queries_nobody_judged_is_refused(folder: Path, grade: str) -> None:
+    (folder / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\nq1\t1\t{grade}\nelse\t1\t1\n")
+    with pytest.raises(CliError) as caught, open_retrieval_set(folder):
+        pass
+    assert caught.value.reason == "DATASET_UNREADABLE"
+
+
+@pytest.mark.parametrize("name", ["queries.jsonl", "qrels/test.tsv"])
+def test_a_file_that_is_no_text_is_named(folder: Path, name: str) -> None:
+    (folder / name).write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(CliError) as caught, open_retrieval_set(folder):
+        pass
+    assert caught.value.reason == "DATASET_UNREADABLE"
+    assert Path(name).name in caught.value.message
+
+
 def test_a_broken_line_is_named(folder: Path) -> None:
     (folder / "corpus.jsonl").write_text('{"_id": "1", "text": "fine"}\n{"_id": \n')
     with open_retrieval_set(folder) as judged, pytest.raises(CliError) as caught:

@@ -9,7 +9,7 @@ from kbmesh_client import KbmeshError
 from typer.main import get_command
 
 from kbmesh_cli.app import app
-from kbmesh_cli.errors import CliError, Failure, failure_of
+from kbmesh_cli.errors import CliError, Failure, failure_of, one_line
 from kbmesh_cli.invocation import hoist_global_options, wants_json
 from kbmesh_cli.output import messages, print_failure
 
@@ -37,14 +37,15 @@ def run(arguments: Sequence[str]) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":  # has no public name; its message is the help
             sys.stderr.write(f"{error.format_message()}\n")
         else:
-            hint = "`kbmesh COMMAND --help` shows how it is called"
-            print_failure(Failure(reason="USAGE", message=error.format_message(), hint=hint), as_json=as_json)
+            command = getattr(getattr(error, "ctx", None), "command_path", "kbmesh")
+            hint = f"`{command} --help` shows how it is called"
+            print_failure(Failure(reason="USAGE", message=one_line(error.format_message()), hint=hint), as_json=as_json)
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         messages().print("interrupted")
         return INTERRUPTED
     except ValueError as error:  # the SDK's answer to an option that there is not
-        print_failure(Failure(reason="USAGE", message=str(error)), as_json=as_json)
+        print_failure(Failure(reason="USAGE", message=one_line(str(error))), as_json=as_json)
         return USAGE
     return outcome if isinstance(outcome, int) else 0
 

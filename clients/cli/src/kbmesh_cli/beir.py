@@ -33,8 +33,11 @@ class RetrievalSet:
 
     def count_documents(self) -> int:
         """How many documents there are."""
-        with self.corpus_path.open("rb") as lines:
-            return sum(1 for line in lines if line.strip())
+        try:
+            with self.corpus_path.open("rb") as lines:
+                return sum(1 for line in lines if line.strip())
+        except OSError as error:
+            raise CliError("DATASET_UNREADABLE", f"{self.corpus_path} cannot be read: {error.strerror}") from error
 
 
 @contextmanager
@@ -77,8 +80,16 @@ def _read(folder: Path, split: str, name: str | None = None) -> RetrievalSet:
             for value in _lines(folder / "queries.jsonl")
             if any(grade > 0 for grade in judgements.get(str(value["_id"]), {}).values())
         }
-    except (UnicodeDecodeError, KeyError) as error:
-        raise CliError("DATASET_UNREADABLE", f"{folder} is not a retrieval set: {error!r}") from error
+    except KeyError as error:
+        raise CliError("DATASET_UNREADABLE", f"queries.jsonl: a query has no {error.args[0]}") from error
+    except (UnicodeDecodeError, csv.Error, OSError) as error:
+        raise CliError("DATASET_UNREADABLE", f"{qrels_path} cannot be read: {error}") from error
+    if not queries:
+        raise CliError(
+            "DATASET_UNREADABLE",
+            f"no query of {folder / 'queries.jsonl'} is judged relevant to a document in {qrels_path.name}",
+            hint="the first column of the judgements is a query's _id, the third a grade above 0",
+        )
     return RetrievalSet(
         name=name or folder.resolve().name,
         corpus_path=folder / "corpus.jsonl",
@@ -88,13 +99,20 @@ def _read(folder: Path, split: str, name: str | None = None) -> RetrievalSet:
 
 
 def _lines(path: Path) -> Iterator[dict[str, object]]:
-    with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                try:
-                    value = json.loads(line)
-                except json.JSONDecodeError as error:
-                    raise CliError("DATASET_UNREADABLE", f"{path.name} line {number}: {error}") from error
-                if not isinstance(value, dict) or "_id" not in value:
-                    raise CliError("DATASET_UNREADABLE", f"{path.name} line {number}: not an object with _id")
-                yield value
+    try:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    yield _object(line, f"{path.name} line {number}")
+    except OSError as error:
+        raise CliError("DATASET_UNREADABLE", f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _object(line: bytes, where: str) -> dict[str, object]:
+    try:
+        value = json.loads(line.decode())
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise CliError("DATASET_UNREADABLE", f"{where}: {error}") from error
+    if not isinstance(value, dict) or "_id" not in value:
+        raise CliError("DATASET_UNREADABLE", f"{where}: not an object with _id")
+    return value

@@ -16,8 +16,8 @@ HINTS: Mapping[str, str] = {
     "DEADLINE_EXCEEDED": "`kbmesh doctor` tells whether every service answers",
     "DEPENDENCY_UNAVAILABLE": "`kbmesh doctor` tells which service does not answer; `kbmesh up` starts them",
     "SHUTTING_DOWN": "the mesh is stopping; `kbmesh up` starts it",
-    "FEATURE_UNSUPPORTED": "this server does not offer it; see docs/cli.md",
-    "UNSUPPORTED_MEDIA_TYPE": "docs/cli.md lists the kinds of documents that can be read",
+    "FEATURE_UNSUPPORTED": "this server does not offer it; docs/chunking.md and docs/retrieval.md list what there is",
+    "UNSUPPORTED_MEDIA_TYPE": "docs/chunking.md lists the kinds of documents that can be read",
     "INTERNAL": "the server's log has the cause under the request's id",
 }
 
@@ -50,7 +50,7 @@ class Failure:
 def failure_of(error: KbmeshError | CliError) -> Failure:
     """Gives reason, message and hint of an error."""
     if isinstance(error, CliError):
-        return Failure(reason=error.reason, message=error.message, hint=error.hint, metadata=error.metadata)
+        return Failure(reason=error.reason, message=one_line(error.message), hint=error.hint, metadata=error.metadata)
     message = error.message
     if error.field_violations:
         message = "; ".join(f"{violation.field}: {violation.description}" for violation in error.field_violations)
@@ -60,4 +60,9 @@ def failure_of(error: KbmeshError | CliError) -> Failure:
     metadata = dict(error.metadata)
     if error.request_id:
         metadata.setdefault("request_id", error.request_id)
-    return Failure(reason=error.reason, message=message, hint=hint, metadata=metadata)
+    return Failure(reason=error.reason, message=one_line(message), hint=hint, metadata=metadata)
+
+
+def one_line(message: str) -> str:
+    """A message as one line, without what a validator puts before its own words."""
+    return " ".join(message.replace("Value error, ", "").split())

@@ -62,22 +62,27 @@ def invocation(context: typer.Context) -> Invocation:
 
 
 def hoist_global_options(arguments: Sequence[str]) -> list[str]:
-    """Moves the global options to the front, so that they may stand after the command as well."""
+    """Moves the global options to the front and `--json` to the end, so that they may stand anywhere."""
     front: list[str] = []
     rest: list[str] = []
+    literal: list[str] = []
+    json_wanted = False
     remaining = list(arguments)
     while remaining:
         argument = remaining.pop(0)
         if argument == "--":
-            rest += [argument, *remaining]
+            literal = [argument, *remaining]
             break
+        if argument == "--json":
+            json_wanted = True
+            continue
         if argument in GLOBAL_OPTIONS and remaining:
             front += [argument, remaining.pop(0)]
         elif argument.startswith(tuple(f"{option}=" for option in GLOBAL_OPTIONS)):
             front.append(argument)
         else:
             rest.append(argument)
-    return [*front, *rest]
+    return [*front, *rest, *(["--json"] if json_wanted else []), *literal]
 
 
 def wants_json(arguments: Sequence[str]) -> bool:

@@ -1,22 +1,44 @@
 """Where the command writes: results to stdout, everything else to stderr."""
 
 import json
+import os
 import sys
+from typing import TextIO
 
 from rich.console import Console
 from rich.markup import escape
+from rich.rule import Rule
 
 from kbmesh_cli.errors import Failure
+
+PIPED_WIDTH = 1000
+"""Columns of what is not a terminal: a program that reads lines wants them whole."""
+RULE_WIDTH = 100
+"""A rule is never wider."""
 
 
 def results() -> Console:
     """The console of stdout. Made when needed, so that it follows a redirected stdout."""
-    return Console(highlight=False)
+    return Console(highlight=False, width=_width(sys.stdout))
 
 
 def messages() -> Console:
     """The console of stderr."""
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, width=_width(sys.stderr))
+
+
+def _width(stream: TextIO) -> int | None:
+    return None if stream.isatty() or "COLUMNS" in os.environ else PIPED_WIDTH
+
+
+def print_rule(console: Console, title: str) -> None:
+    """Prints a title with a line. The title is markup."""
+    console.print(Rule(title, align="left"), width=min(console.width, RULE_WIDTH))
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: "1 chunk", "1,200 chunks"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def print_json(value: object) -> None:

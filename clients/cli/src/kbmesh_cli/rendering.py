@@ -4,6 +4,7 @@ Names that a person types (strategies, kinds of sources, placements, stages) are
 compares (reasons, statuses, outcomes) are in upper case, as the contracts have them.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from kbmesh_client import (
@@ -14,7 +15,11 @@ from kbmesh_client import (
     KnowledgeBase,
     Retrieval,
     RetrieveResult,
+    Stage,
 )
+
+STAGE_ORDER = (*(stage.value.lower() for stage in Stage if stage is not Stage.UNKNOWN), "total")
+"""Stages as a query passes them, then their sum."""
 
 
 def retrieval_to_json(answer: Retrieval) -> dict[str, object]:
@@ -26,7 +31,7 @@ def retrieval_to_json(answer: Retrieval) -> dict[str, object]:
                 "name": report.knowledge_base,
                 "status": report.status.value,
                 "hits": report.hits,
-                "milliseconds": report.milliseconds,
+                "milliseconds": round(report.milliseconds, 3),
                 "error": ({"reason": report.error.reason, "message": report.error.message} if report.error else None),
             }
             for report in answer.knowledge_bases
@@ -35,7 +40,7 @@ def retrieval_to_json(answer: Retrieval) -> dict[str, object]:
             {"stage": each.stage.value.lower(), "reason": each.reason, "message": each.message}
             for each in answer.degraded
         ],
-        "timings": dict(answer.timings),
+        "timings": _timings_to_json(answer.timings),
         "context_block": (
             {
                 "text": answer.context.text,
@@ -57,7 +62,7 @@ def retrieval_to_json(answer: Retrieval) -> dict[str, object]:
             {
                 "stage": trace.stage.value.lower(),
                 "label": trace.label,
-                "milliseconds": trace.milliseconds,
+                "milliseconds": round(trace.milliseconds, 3),
                 "candidates": [
                     {
                         "chunk_id": candidate.chunk_id,
@@ -71,6 +76,14 @@ def retrieval_to_json(answer: Retrieval) -> dict[str, object]:
             }
             for trace in answer.explanation
         ],
+    }
+
+
+def _timings_to_json(timings: Mapping[str, float]) -> dict[str, float]:
+    """In the order of the stages; those that a newer server has stand last."""
+    place = {stage: index for index, stage in enumerate(STAGE_ORDER)}
+    return {
+        stage: round(timings[stage], 3) for stage in sorted(timings, key=lambda stage: place.get(stage, len(place)))
     }
 
 

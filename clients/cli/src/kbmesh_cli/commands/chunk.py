@@ -23,7 +23,7 @@ from kbmesh_cli.commands.kb import (
 from kbmesh_cli.errors import CliError
 from kbmesh_cli.invocation import Invocation, JsonOption, invocation
 from kbmesh_cli.mesh import DEFAULT_MODEL
-from kbmesh_cli.output import print_json, results
+from kbmesh_cli.output import counted, print_json, print_rule, results
 from kbmesh_cli.private_mesh import private_mesh
 from kbmesh_cli.rendering import chunk_to_json
 
@@ -37,7 +37,11 @@ def chunk(
     minimum: MinimumOption = None,
     unit: UnitOption = UnitChoice.CHARACTERS,
     model: Annotated[
-        str, typer.Option(help="Embedding model whose token limit no chunk may exceed. No limit when left out.")
+        str,
+        typer.Option(
+            help="Embedding model whose token limit no chunk may exceed. When left out, no token limit is applied; "
+            "`kbmesh ingest` always applies that of the knowledge base's model."
+        ),
     ] = "",
     chunker: Annotated[
         str | None,
@@ -64,20 +68,23 @@ def chunk(
     console = results()
     chosen = f" ({chunked.strategy_reason})" if chunked.strategy_reason else ""
     console.print(
-        f"[bold]{len(chunked.chunks)} chunks[/] of {chunked.text_characters:,} characters, "
+        f"[bold]{counted(len(chunked.chunks), 'chunk')}[/] of {chunked.text_characters:,} characters, "
         f"{chunked.strategy.value.lower()}{escape(chosen)}, {escape(chunked.media_type)}",
         soft_wrap=True,
     )
+    if not model:
+        console.print(
+            "[dim]no token limit is applied without --model; `kbmesh ingest` applies that of the knowledge base's "
+            "model, and may cut smaller[/]",
+            soft_wrap=True,
+        )
     for warning in chunked.warnings:
-        console.print(f"[yellow]warning[/] {warning.reason}: {escape(warning.message)}", soft_wrap=True)
+        console.print(f"[yellow]note[/] {warning.reason}: {escape(warning.message)}", soft_wrap=True)
     for each in chunked.chunks:
         place = f" · {' › '.join(each.heading_path)}" if each.heading_path else ""
-        tokens = f" · {each.token_count} tokens" if each.token_count is not None else ""
-        console.rule(
-            f"{each.index} {escape(each.type)} [{each.span.start}:{each.span.end}]{escape(place)}{tokens}".replace(
-                "[", "\\[", 1
-            ),
-            align="left",
+        tokens = f" · {counted(each.token_count, 'token')}" if each.token_count is not None else ""
+        print_rule(
+            console, f"{each.index} {escape(each.type)} \\[{each.span.start}:{each.span.end}]{escape(place)}{tokens}"
         )
         console.print(Text(each.text), soft_wrap=True)
 

@@ -18,7 +18,7 @@ from kbmesh_cli.errors import CliError
 from kbmesh_cli.invocation import JsonOption, invocation
 from kbmesh_cli.mesh import DEFAULT_MODEL
 from kbmesh_cli.models import ensure_model
-from kbmesh_cli.output import messages, print_json, results
+from kbmesh_cli.output import counted, messages, print_json, results
 from kbmesh_cli.private_mesh import private_mesh
 from kbmesh_cli.rendering import retrieval_to_json
 from kbmesh_cli.sources import find_files
@@ -104,7 +104,8 @@ def _fill(client: KbmeshClient, name: str, folder: Path, console: Console) -> di
             raise CliError(result.error.reason, f"{result.external_id}: {result.error.message}")
     counts = count(outcome)
     console.print(
-        f"   {name}: {counts['total']} documents, {counts['chunks']} chunks, {counts['tokens']} tokens embedded"
+        f"   {name}: {counted(counts['total'], 'document')}, {counted(counts['chunks'], 'chunk')}, "
+        f"{counted(counts['tokens'], 'token')} embedded"
     )
     return counts
 
@@ -116,8 +117,15 @@ def _examples(named: Path | None) -> Path:
         folder = place / "documents" if (place / "documents").is_dir() else place
         if all((folder / name).is_dir() for name in KNOWLEDGE_BASES):
             return folder
+    if named is None:
+        raise CliError(
+            "FILE_NOT_FOUND",
+            "the example documents were not found",
+            hint="run it in a checkout of kbmesh, or name the folder with --documents",
+        )
+    missing = ", ".join(name for name in KNOWLEDGE_BASES if not (named / name).is_dir())
     raise CliError(
         "FILE_NOT_FOUND",
-        f"the example documents are not at {named}" if named else "the example documents were not found",
-        hint="run it in a checkout of kbmesh, or name the folder with --documents",
+        f"{named} has no folder {missing}" if named.is_dir() else f"there is no folder {named}",
+        hint=f"the demo takes in the folders {' and '.join(KNOWLEDGE_BASES)}, as in examples/documents",
     )

@@ -20,7 +20,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from kbmesh_cli.invocation import JsonOption, invocation
-from kbmesh_cli.output import messages, print_json, results
+from kbmesh_cli.output import counted, messages, print_json, results
 from kbmesh_cli.rendering import ingest_result_to_json
 from kbmesh_cli.sources import SourceFile, find_files, read_document
 
@@ -46,6 +46,8 @@ def ingest(
     Exit code 1 where a document failed, unless --keep-going-ok is given.
     """
     files = find_files(paths, base=base)
+    if not files:
+        messages().print(f"note: no files were found in {escape(', '.join(map(str, paths)))}", soft_wrap=True)
     began = time.monotonic()
     with invocation(context).client() as client:
         if create:
@@ -137,13 +139,14 @@ def _show(outcome: Sequence[IngestResult], counts: dict[str, int], seconds: floa
     if len(failures) > FAILURES_SHOWN:
         console.print(f"… and {len(failures) - FAILURES_SHOWN} more; --json lists them all")
     for result in outcome:
+        kind = "warning" if result.error else "note"
         for warning in result.warnings:
             console.print(
-                f"[yellow]warning[/] {escape(result.external_id)}: {warning.reason}: {escape(warning.message)}",
+                f"[yellow]{kind}[/] {escape(result.external_id)}: {warning.reason}: {escape(warning.message)}",
                 soft_wrap=True,
             )
     console.print(
-        f"{counts['total']:,} documents: {counts['new']:,} new, {counts['changed']:,} changed, "
+        f"{counted(counts['total'], 'document')}: {counts['new']:,} new, {counts['changed']:,} changed, "
         f"{counts['unchanged']:,} unchanged, {counts['failed']:,} failed",
         soft_wrap=True,
     )
@@ -151,9 +154,10 @@ def _show(outcome: Sequence[IngestResult], counts: dict[str, int], seconds: floa
         console.print(f"{counts['unchanged']:,} unchanged, nothing embedded, {seconds:.1f} s", soft_wrap=True)
     else:
         console.print(
-            f"{counts['chunks']:,} chunks, {counts['embedded']:,} texts embedded, {counts['tokens']:,} tokens, "
+            f"{counted(counts['chunks'], 'chunk')}, {counted(counts['embedded'], 'text')} embedded, "
+            f"{counted(counts['tokens'], 'token')}, "
             f"{seconds:.1f} s",
             soft_wrap=True,
         )
     if counts["truncated"]:
-        console.print(f"{counts['truncated']:,} chunks are longer than the model reads; their ends were cut off")
+        console.print(f"cut off at what the model reads: {counted(counts['truncated'], 'chunk')}")

@@ -10,7 +10,7 @@ from rich.table import Column, Table
 
 from kbmesh_cli.errors import CliError
 from kbmesh_cli.invocation import JsonOption, invocation
-from kbmesh_cli.output import messages, print_json, results
+from kbmesh_cli.output import counted, messages, print_json, results
 from kbmesh_cli.rendering import document_to_json, knowledge_base_to_json
 
 app = typer.Typer(help="Create, list, show and delete knowledge bases.", no_args_is_help=True)
@@ -45,7 +45,15 @@ class PlacementChoice(StrEnum):
 
 
 NameArgument = Annotated[str, typer.Argument(help="Name or id of the knowledge base.")]
-StrategyOption = Annotated[StrategyChoice, typer.Option(help="The way documents are cut.", case_sensitive=False)]
+StrategyOption = Annotated[
+    StrategyChoice,
+    typer.Option(
+        metavar="[auto|fixed|semantic|document]",
+        help="The way documents are cut. The contract's other names (email, slack, code, similarity, proposition) are "
+        "refused until a chunker serves them.",
+        case_sensitive=False,
+    ),
+]
 SizeOption = Annotated[int | None, typer.Option(min=1, help="Size a chunk should have at most. 1500 by default.")]
 OverlapOption = Annotated[
     int | None, typer.Option(min=0, help="How much of a chunk's end the next one repeats. 150 by default.")
@@ -152,10 +160,13 @@ def delete(
         if not yes:
             if json_output:
                 raise CliError("CONFIRMATION_NEEDED", "with --json nobody is asked", hint="add --yes")
-            messages().print(f"delete {escape(found.name)} with {found.document_count:,} documents? \\[y/N] ", end="")
+            messages().print(
+                f"delete {escape(found.name)} with {counted(found.document_count, 'document')}? \\[y/N] ", end=""
+            )
             try:
                 answer = input()
             except EOFError:
+                messages().print()  # the question's line is still open
                 answer = ""
             if answer.strip().lower() not in ("y", "yes"):
                 raise CliError("CONFIRMATION_NEEDED", "nothing was deleted", hint="add --yes to be not asked")
@@ -164,7 +175,7 @@ def delete(
     if json_output:
         print_json({"deleted": found.name, "documents_deleted": deleted})
     else:
-        results().print(f"deleted {escape(found.name)} with {deleted:,} documents")
+        results().print(f"deleted {escape(found.name)} with {counted(deleted, 'document')}")
 
 
 def _print_fields(found: KnowledgeBase) -> None:

@@ -1,22 +1,53 @@
 """`kbmesh search`: a question and its answers."""
 
+import re
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
 
 import typer
-from kbmesh_client import Condition, Filter, KnowledgeBaseStatus, Retrieval, RetrieveResult
+from kbmesh_client import (
+    Condition,
+    Filter,
+    KnowledgeBaseReport,
+    KnowledgeBaseStatus,
+    RerankMethod,
+    Retrieval,
+    RetrieveResult,
+    SourceType,
+)
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from kbmesh_cli.errors import CliError
+from kbmesh_cli.errors import HINTS, CliError
 from kbmesh_cli.invocation import JsonOption, invocation
-from kbmesh_cli.output import print_json, results
+from kbmesh_cli.output import messages, print_json, print_rule, results
 from kbmesh_cli.rendering import retrieval_to_json
 
-PREVIEW_CHARACTERS = 400
+PREVIEW_LINES = 8
+LINE_CHARACTERS = 300
+NO_ANSWER = frozenset(
+    {
+        KnowledgeBaseStatus.TIMEOUT,
+        KnowledgeBaseStatus.UNAVAILABLE,
+        KnowledgeBaseStatus.DENIED,
+        KnowledgeBaseStatus.NOT_FOUND,
+        KnowledgeBaseStatus.MODEL_MISMATCH,
+    }
+)
+"""A knowledge base of such a status could not be asked."""
+NO_ANSWER_HINTS = {
+    KnowledgeBaseStatus.TIMEOUT: "`kbmesh doctor` tells which service is down",
+    KnowledgeBaseStatus.UNAVAILABLE: "`kbmesh doctor` tells which service is down",
+    KnowledgeBaseStatus.NOT_FOUND: HINTS["KNOWLEDGE_BASE_NOT_FOUND"],
+    KnowledgeBaseStatus.MODEL_MISMATCH: HINTS["MODEL_MISMATCH"],
+}
+SCORE_NAMES = {RerankMethod.LATE_INTERACTION: "by rank", RerankMethod.CROSS_ENCODER: "reranked"}
+"""What the number on a card is. Without a reranker it is the fused score."""
+SOURCE_TYPES = tuple(kind.value.lower() for kind in SourceType if kind is not SourceType.UNKNOWN)
 SHOWN_ANYWAY = frozenset({"Section", "Page", "Pages"})
 """Display fields that repeat a result's heading path and pages."""
 
@@ -56,7 +87,10 @@ def search(
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Ask a question of one or more knowledge bases."""
+    """Ask a question of one or more knowledge bases.
+
+    Exit code 1 where none of them could be asked; the answer, which says why, is printed all the same.
+    """
     with invocation(context).client() as client:
         answer = client.retrieve(
             query,
@@ -71,6 +105,17 @@ def search(
         print_json(retrieval_to_json(answer))
     else:
         show_answer(answer, results(), explain=explain, context_block=context_block)
+    if nobody_answered(answer.knowledge_bases):
+        if not json_output:
+            hints = (NO_ANSWER_HINTS.get(report.status) for report in answer.knowledge_bases)
+            for hint in dict.fromkeys(filter(None, hints)):
+                messages().print(f"  hint: {escape(hint)}", soft_wrap=True)
+        raise typer.Exit(1)
+
+
+def nobody_answered(reports: Sequence[KnowledgeBaseReport]) -> bool:
+    """Tells whether not one knowledge base could be asked. One that holds no match has answered."""
+    return bool(reports) and all(report.status in NO_ANSWER for report in reports)
 
 
 def parse_filter(conditions: list[str]) -> Filter | None:
@@ -80,6 +125,8 @@ def parse_filter(conditions: list[str]) -> Filter | None:
         field, separator, value = condition.partition("=")
         if not separator or not field.strip() or not value:
             raise CliError("USAGE", f"--filter needs FIELD=VALUE, not {condition!r}", hint="such as source_type=slack")
+        if field.strip() == "source_type" and value.strip().lower().replace("-", "_") not in SOURCE_TYPES:
+            raise CliError("USAGE", f"there is no source type {value!r}", hint=f"there are {', '.join(SOURCE_TYPES)}")
         values.setdefault(field.strip(), []).append(value)
     if not values:
         return None
@@ -89,7 +136,12 @@ def parse_filter(conditions: list[str]) -> Filter | None:
 def show_answer(answer: Retrieval, console: Console, *, explain: bool = False, context_block: bool = False) -> None:
     """Prints an answer for people."""
     for result in answer.results:
-        show_result(result, console)
+        show_result(
+            result,
+            console,
+            score_name=SCORE_NAMES.get(answer.rerank_method, "fused"),
+            query=answer.queries[0] if answer.queries else "",
+        )
     if not answer.results:
         console.print("nothing found")
     for report in answer.knowledge_bases:
@@ -108,34 +160,55 @@ def show_answer(answer: Retrieval, console: Console, *, explain: bool = False, c
         soft_wrap=True,
     )
     if context_block and answer.context is not None:
-        console.rule("context")
+        print_rule(console, "context")
         console.print(Text(answer.context.text), soft_wrap=True)
-        console.rule(f"{answer.context.tokens} tokens{' (estimated)' if answer.context.estimated else ''}")
+        print_rule(console, f"{answer.context.tokens} tokens{' (estimated)' if answer.context.estimated else ''}")
     if explain:
         _show_explanation(answer, console)
 
 
-def show_result(result: RetrieveResult, console: Console) -> None:
+def show_result(result: RetrieveResult, console: Console, *, score_name: str, query: str) -> None:
     """Prints one result as a card: where it is from, how it scored, what it says."""
     title = result.document.title or result.document.external_id
     citation = f" [cyan]\\[{result.citation}][/]" if result.citation else ""
-    console.print(f"[bold]{result.rank}. {escape(title)}[/]{citation}  [dim]{result.score:.3f}[/]", soft_wrap=True)
-    place = [" › ".join(result.heading_path)] if result.heading_path else []
+    score = f"{result.score:.3f} {score_name}"
+    if result.scores.vector is not None:
+        score += f", similarity {result.scores.vector:.2f}"
+    console.print(f"[bold]{result.rank}. {escape(title)}[/]{citation}  [dim]{score}[/]", soft_wrap=True)
+    headings = result.heading_path[1:] if result.heading_path[:1] == (title,) else result.heading_path
+    place = [" › ".join(headings)] if headings else []
     if result.pages:
         place.append("page " + ", ".join(map(str, result.pages)))
     place += [f"{field.label} {field.value}" for field in result.display if field.label not in SHOWN_ANYWAY]
     where = [result.knowledge_base, *place, result.document.uri or result.document.external_id]
     console.print(f"   [dim]{escape(' · '.join(part for part in where if part))}[/]", soft_wrap=True)
-    preview = " ".join(result.text.split())
-    if len(preview) > PREVIEW_CHARACTERS:
-        preview = preview[:PREVIEW_CHARACTERS].rsplit(" ", 1)[0] + " …"
-    console.print(Padding(Text(preview), (0, 0, 0, 3)))
+    for line in preview_lines(result.text, query):
+        if console.is_terminal:
+            console.print(Padding(Text(line), (0, 0, 0, 3)))
+        else:
+            console.print(Text(f"   {line}"), soft_wrap=True)
     for duplicate in result.duplicates:
         console.print(
             f"   [dim]also in {escape(duplicate.document.title)} ({escape(duplicate.knowledge_base)})[/]",
             soft_wrap=True,
         )
     console.print()
+
+
+def preview_lines(text: str, query: str) -> list[str]:
+    """The lines of a fragment that have the most words of the query, its first ones if they do; no blank ones."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    shown = [line if len(line) <= LINE_CHARACTERS else line[:LINE_CHARACTERS] + " …" for line in lines]
+    wanted = set(re.findall(r"\w+", query.casefold()))
+    words = [wanted.intersection(re.findall(r"\w+", line.casefold())) for line in lines]
+    found = [
+        len(set().union(*words[first : first + PREVIEW_LINES]))
+        for first in range(max(1, len(lines) - PREVIEW_LINES + 1))
+    ]
+    best = [first for first, number in enumerate(found) if number == max(found)]
+    start = 0 if best[0] == 0 else best[len(best) // 2]
+    end = start + PREVIEW_LINES
+    return [*(["…"] if start else []), *shown[start:end], *(["…"] if end < len(lines) else [])]
 
 
 def _show_explanation(answer: Retrieval, console: Console) -> None:

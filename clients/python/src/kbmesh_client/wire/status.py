@@ -25,7 +25,9 @@ def error_from_call(error: grpc.RpcError, *, endpoint: str, request_id: str) -> 
         if code is grpc.StatusCode.UNAVAILABLE:
             metadata = {"dependency": endpoint}
             # gRPC's text ends with the cause, as in "…: Failed to connect to remote host: Connection refused".
-            text = f"no kbmesh server answers at {endpoint} ({text.rpartition(': ')[2]}); is it running there?"
+            # Where a name has no address, brackets that were opened before it close there.
+            cause = text.rpartition(": ")[2].rstrip("]) ")
+            text = f"no kbmesh server answers at {endpoint} ({cause}); is it running there?"
         elif code is grpc.StatusCode.DEADLINE_EXCEEDED:
             metadata = {"stage": "client"}
             text = f"no answer from {endpoint} within the deadline"
