@@ -347,11 +347,12 @@ async def test_doctor_finds_what_is_wrong_and_says_what_to_do(endpoint: str, kbm
     assert healthy.code == 0
     findings = {finding["check"]: finding for finding in healthy.json()["findings"]}
     assert findings["retriever"]["verdict"] == "ok"
+    assert findings["versions"]["detail"].startswith("10 packages")
     assert findings["model"]["verdict"] == "warning"
     ill = await kbmesh("doctor", "--json")
     assert ill.code == 1
     wrong = [finding for finding in ill.json()["findings"] if finding["verdict"] == "error"]
-    assert [finding["check"] for finding in wrong] == ["retriever"]
+    assert [finding["check"] for finding in wrong] == ["mesh"]
     assert all(finding["hint"] for finding in wrong)
 
 

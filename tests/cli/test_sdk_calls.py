@@ -108,10 +108,19 @@ async def test_the_fused_answer_comes_before_the_final_one(script: Script, endpo
 async def test_messages_beyond_grpcs_own_limit_pass(script: Script, endpoint: str) -> None:
     """GRP-05: the default limit of 4 MB is raised on both sides."""
     script.chunks = chunker_pb2.ChunkResponse(text="x" * 12_000_000)
-    async with AsyncKbmeshClient(endpoint) as client:
+    async with AsyncKbmeshClient(endpoint, chunker_endpoint=endpoint) as client:
         chunked = await client.chunk("y" * 6_000_000, return_text=True)
     assert chunked.text is not None
     assert len(chunked.text) == 12_000_000
+
+
+async def test_without_the_chunkers_address_nothing_is_sent(script: Script, endpoint: str) -> None:
+    async with AsyncKbmeshClient(endpoint) as client:
+        with pytest.raises(ValueError, match="chunker_endpoint"):
+            await client.chunk("text")
+    with KbmeshClient(endpoint) as client, pytest.raises(ValueError, match="chunker_endpoint"):
+        client.chunk("text")
+    assert script.requests == []
 
 
 async def test_a_replica_that_drains_is_met_again_where_that_does_no_harm(script: Script, endpoint: str) -> None:

@@ -165,7 +165,8 @@ def test_a_service_that_dies_while_starting_is_named_with_its_last_words(
     error = up.line()["error"]
     assert error["reason"] == "SERVICE_DIED"
     assert error["metadata"]["service"] == "edge"
-    assert "last log lines:\n    " in error["message"]
+    assert "last log lines: " in error["message"]
+    assert "\n" not in error["message"]
     assert up.process.wait(SECONDS) == 1
 
 

@@ -21,7 +21,7 @@ def require_local_extra(*modules: str) -> None:
         raise CliError(
             "EXTRA_MISSING",
             f"this command runs services on this machine and needs {', '.join(missing)}",
-            hint="pip install 'kbmesh-cli[local]'",
+            hint="`make setup` in a checkout of kbmesh installs all packages",
         )
 
 

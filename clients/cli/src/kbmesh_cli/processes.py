@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -23,7 +24,8 @@ STEADY_SECONDS = 60.0
 STOP_SECONDS = 15.0
 """How long a service may drain before it is killed. More than the services' own grace of 10 s."""
 MAX_LOG_BYTES = 10 * 1024 * 1024
-LOG_LINES_SHOWN = 8
+LOG_LINES_SHOWN = 3
+LOG_LINE_CHARACTERS = 160
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,16 +63,37 @@ class Running:
     """Monotonic seconds."""
     restarts: int = 0
 
-    def last_log_lines(self) -> str:
-        """The last lines that this process wrote."""
+    def last_log_lines(self) -> list[str]:
+        """The last warnings and errors that this process wrote; its last lines where it wrote none."""
         try:
             with self.plan.log_path.open("rb") as log:
                 size = log.seek(0, os.SEEK_END)
                 log.seek(max(self.log_offset, size - 16_384))
                 lines = log.read().decode(errors="replace").splitlines()
         except OSError:
-            return ""
-        return "\n".join(f"    {line}" for line in lines[-LOG_LINES_SHOWN:])
+            return []
+        read = [_read_log_line(line) for line in lines if line.strip()]
+        grave = [text for level, text in read if level in ("warning", "error", "critical")]
+        return [
+            text if len(text) <= LOG_LINE_CHARACTERS else text[:LOG_LINE_CHARACTERS] + " …"
+            for text in (grave or [text for _, text in read])[-LOG_LINES_SHOWN:]
+        ]
+
+
+def _read_log_line(line: str) -> tuple[str, str]:
+    """Gives level and text of a line. What is no JSON object has no level and is its own text."""
+    try:
+        value = json.loads(line)
+    except json.JSONDecodeError:
+        value = None
+    if not isinstance(value, dict):
+        return "", line.strip()
+    level, event = str(value.get("level", "")), str(value.get("event", ""))
+    # An exception's last line is what it says; the lines above tell where it was raised.
+    causes = [
+        str(value[key]).strip().rpartition("\n")[2] for key in ("exception", "error", "message") if value.get(key)
+    ]
+    return level, ": ".join(part for part in (level, event, *causes) if part)
 
 
 def describe_exit(return_code: int) -> str:
@@ -156,8 +179,7 @@ class Supervisor:
                 if time.monotonic() > end:
                     raise CliError(
                         "SERVICE_NOT_READY",
-                        f"{service.plan.name} is {health} after {timeout_seconds:g} s; its last log lines:\n"
-                        f"{service.last_log_lines()}",
+                        f"{service.plan.name} is {health} after {timeout_seconds:g} s{_last_words(service)}",
                         hint=f"the whole log is {service.plan.log_path}",
                     )
                 health = await check_health_async(channel)
@@ -171,10 +193,10 @@ class Supervisor:
             return_code = await service.process.wait()
             if time.monotonic() - service.started > STEADY_SECONDS:
                 backoff = FIRST_BACKOFF_SECONDS
-            lines = service.last_log_lines()
+            lines = [f"\n    {line}" for line in service.last_log_lines()]
             self._say(
                 f"{name} (process {service.process.pid}) {describe_exit(return_code)}; starting it again in "
-                f"{backoff:g} s" + (f"; its last log lines:\n{lines}" if lines else "")
+                f"{backoff:g} s" + (f"; its last log lines:{''.join(lines)}" if lines else "")
             )
             await asyncio.sleep(backoff)
             backoff = min(backoff * 2, MAX_BACKOFF_SECONDS)
@@ -205,12 +227,17 @@ class Supervisor:
             await process.wait()
 
 
+def _last_words(service: Running) -> str:
+    lines = service.last_log_lines()
+    return f"; its last log lines: {' | '.join(lines)}" if lines else ""
+
+
 def _died(service: Running) -> CliError:
     return_code = service.process.returncode
     return CliError(
         "SERVICE_DIED",
-        f"{service.plan.name} {describe_exit(return_code if return_code is not None else 0)} while starting; "
-        f"its last log lines:\n{service.last_log_lines()}",
+        f"{service.plan.name} {describe_exit(return_code if return_code is not None else 0)} while starting"
+        f"{_last_words(service)}",
         hint=f"the whole log is {service.plan.log_path}",
         metadata={"service": service.plan.name, "exit_code": str(return_code)},
     )

@@ -25,6 +25,7 @@ from kbmesh_client.connection import (
     Identity,
     channel_options,
     new_request_id,
+    require_chunker_endpoint,
 )
 from kbmesh_client.documents import Document, IngestDocument, IngestResult
 from kbmesh_client.enums import Placement, RetrievalStrategy
@@ -62,13 +63,13 @@ class AsyncKbmeshClient:
         """Opens no connection yet.
 
         endpoint: host:port of the retriever, or a gRPC target such as "dns:///kbmesh-retriever:7400".
-        chunker_endpoint: where `chunk` goes; the same as endpoint by default.
+        chunker_endpoint: host:port of the chunker, which `chunk` needs. A mesh of `kbmesh up` has it at 127.0.0.1:7401.
         tenant, principals: who calls.
         credentials: TLS; plain text without.
         timeout_seconds: deadline of a call that names none. Ingestion has no deadline unless it names one.
         """
         self._endpoint = endpoint
-        self._chunker_endpoint = chunker_endpoint or endpoint
+        self._chunker_endpoint = chunker_endpoint
         self._identity = Identity(tenant=tenant, principals=tuple(principals))
         self._timeout_seconds = timeout_seconds
         self._max_document_bytes = max_document_bytes
@@ -324,14 +325,18 @@ class AsyncKbmeshClient:
         return_text: bool = False,
         timeout_seconds: float | None = None,
     ) -> ChunkedDocument:
-        """Cuts a document and keeps nothing. Goes to `chunker_endpoint`. The deadline is 60 s by default."""
+        """Cuts a document and keeps nothing. Goes to `chunker_endpoint`. The deadline is 60 s by default.
+
+        Raises ValueError where the client was made without a `chunker_endpoint`.
+        """
+        chunker_endpoint = require_chunker_endpoint(self._chunker_endpoint)
         if not isinstance(document, IngestDocument):
             document = IngestDocument(external_id="", content=document)
         request = chunker_pb2.ChunkRequest(
             document=document_to_wire(document), config=config_to_wire(config), return_text=return_text
         )
         timeout = max(60.0, self._timeout_seconds) if timeout_seconds is None else timeout_seconds
-        response = await self._call(self._chunker.Chunk, request, timeout, endpoint=self._chunker_endpoint)
+        response = await self._call(self._chunker.Chunk, request, timeout, endpoint=chunker_endpoint)
         return chunked_document_from_wire(response)
 
     async def _call(

@@ -54,6 +54,16 @@ def new_request_id() -> str:
     return secrets.token_hex(16)
 
 
+def require_chunker_endpoint(endpoint: str | None) -> str:
+    """Gives the chunker's endpoint. Raises ValueError where it was not named: the retriever cuts nothing itself."""
+    if not endpoint:
+        raise ValueError(
+            'chunk() asks the chunker, so the client needs its address: set chunker_endpoint="host:port" '
+            "(127.0.0.1:7401 for a mesh of `kbmesh up`)"
+        )
+    return endpoint
+
+
 def channel_options(endpoint: str, max_message_bytes: int) -> Sequence[tuple[str, str | int]]:
     """Options of a channel: both message limits, round robin over all addresses, retries of UNAVAILABLE."""
     return (

@@ -19,8 +19,13 @@ from rich.table import Column, Table
 from kbmesh_cli.health import Health, check_health
 from kbmesh_cli.invocation import Invocation, JsonOption, invocation
 from kbmesh_cli.mesh import DEFAULT_MODEL, SERVICES
-from kbmesh_cli.output import print_json, results
+from kbmesh_cli.output import counted, print_json, results
 
+PACKAGES = (
+    *("kbmesh-cli", "kbmesh-client", "kbmesh-protos", "kbmesh-rpc", "kbmesh-onnx"),
+    *(f"kbmesh-{name}" for name in SERVICES),
+)
+"""All packages of kbmesh. The first three are enough for a mesh elsewhere."""
 MIN_PYTHON = (3, 11)
 MIN_FREE_BYTES = 2 * 1024**3
 """A model folder is some 200 MB; collections and logs need the rest."""
@@ -64,7 +69,7 @@ def doctor(
         print_json({"ok": not wrong, "findings": [asdict(finding) for finding in findings]})
     else:
         colours = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.ERROR: "red"}
-        table = Table("check", "", Column("detail", overflow="fold"), "hint")
+        table = Table("check", "verdict", Column("detail", overflow="fold"), "hint")
         for finding in findings:
             table.add_row(
                 finding.check,
@@ -115,16 +120,19 @@ def disk_space(home: Path) -> Finding:
 
 def packages() -> Iterator[Finding]:
     """Which kbmesh packages there are, and whether they belong together."""
-    names = ["kbmesh-cli", "kbmesh-client", "kbmesh-protos"]
-    missing = [name for name in SERVICES if importlib.util.find_spec(f"kbmesh_{name}") is None]
-    names += [f"kbmesh-{name}" for name in SERVICES if name not in missing]
-    versions = {name: importlib.metadata.version(name) for name in names}
+    versions: dict[str, str] = {}
+    missing = []
+    for name in PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(name)
     alike = len(set(versions.values())) == 1
     yield Finding(
         check="versions",
         verdict=Verdict.OK if alike else Verdict.ERROR,
         detail=(
-            f"{len(names)} packages, {versions['kbmesh-cli']}"
+            f"{counted(len(versions), 'package')}, {versions['kbmesh-cli']}"
             if alike
             else ", ".join(f"{name} {version}" for name, version in versions.items())
         ),
@@ -132,10 +140,10 @@ def packages() -> Iterator[Finding]:
     )
     if missing:
         yield Finding(
-            check="local services",
+            check="packages",
             verdict=Verdict.WARNING,
             detail=f"not installed: {', '.join(missing)}",
-            hint="`kbmesh up` needs them: pip install 'kbmesh-cli[local]'",
+            hint="`kbmesh up` needs them; `make setup` installs them in the checkout",
         )
 
 
@@ -172,13 +180,20 @@ def services(options: Invocation) -> Iterator[Finding]:
     mesh = options.running_mesh()
     if mesh is None:
         endpoint = options.resolved_endpoint()
-        yield _service(
-            "retriever", endpoint, "is the address right?" if options.endpoint else "`kbmesh up` starts a mesh"
-        )
+        finding = _service("retriever", endpoint, "is the address right, and is the mesh running there?")
+        if finding.verdict is not Verdict.OK and not options.endpoint:
+            finding = Finding(
+                check="mesh",
+                verdict=Verdict.ERROR,
+                detail=f"not running: no mesh on this home, and nobody serves at {endpoint}",
+                hint="`kbmesh up` starts one",
+            )
+        yield finding
         return
     for name, service in mesh.services.items():
         finding = _service(name, service.endpoint, f"its log is {service.log}")
-        restarts = f", restarted {service.restarts} times" if service.restarts else ""
+        times = "once" if service.restarts == 1 else f"{service.restarts} times"
+        restarts = f", restarted {times}" if service.restarts else ""
         yield Finding(check=name, verdict=finding.verdict, detail=finding.detail + restarts, hint=finding.hint)
 
 

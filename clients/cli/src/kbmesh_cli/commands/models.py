@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Column, Table
 
 from kbmesh_cli.errors import CliError
@@ -21,7 +22,13 @@ app = typer.Typer(help="Pull, export and inspect models on this machine.", no_ar
 @app.command("pull")
 def pull_command(
     context: typer.Context,
-    source: Annotated[str, typer.Argument(metavar="NAME_OR_PATH", help="A known name, a hub id or a folder.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME_OR_PATH",
+            help="all-MiniLM-L6-v2, which comes with kbmesh; a hub id (OWNER/NAME); or a folder.",
+        ),
+    ],
     json_output: JsonOption = False,
 ) -> None:
     """Fetch a model and put it into the model folder, exported and proven."""
@@ -82,7 +89,7 @@ def list_command(context: typer.Context, json_output: JsonOption = False) -> Non
     for name, card in cards.items():
         table.add_row(name, card.kind, str(card.dimension), str(card.max_tokens), card.fingerprint[:12])
     for name, problem in broken.items():
-        table.add_row(name, f"[red]broken[/]: {problem}", "", "", "")
+        table.add_row(escape(name), f"[red]broken[/]: {escape(problem)}", "", "", "")
     results().print(table)
     if not cards and not broken:
         results().print("no models yet; `kbmesh models pull all-MiniLM-L6-v2` fetches one")
@@ -116,5 +123,14 @@ def _show(card: "ModelCard", folder: Path, *, json_output: bool) -> None:
         return
     table = Table(Column(no_wrap=True), Column(overflow="fold"), show_header=False, box=None)
     for field, value in shown.items():
-        table.add_row(field, str(value))
+        if isinstance(value, dict):
+            value = ", ".join(
+                f"{key.replace('_', ' ')} {f'{part:.7g}' if isinstance(part, float) else part}"
+                for key, part in value.items()
+            )
+        elif isinstance(value, list):
+            value = ", ".join(map(str, value))
+        elif isinstance(value, bool):
+            value = "yes" if value else "no"
+        table.add_row(field.replace("_", " "), escape("none" if value in ("", None) else str(value)))
     results().print(table)
