@@ -77,14 +77,15 @@ ANSWER = retriever_pb2.RetrieveResponse(
 )
 
 PROMISED = {
-    "": {"results", "knowledge_bases", "degraded", "timings"},
+    "": {"results", "knowledge_bases", "degraded", "timings", "context_block"},
     "results": {
         *("rank", "score", "scores", "text", "context", "citation", "document", "knowledge_base", "span", "chunk_id")
     },
-    "scores": {"vector", "keyword", "fused", "rerank_logit", "rerank_probability", "final"},
+    "scores": {"vector", "keyword", "fused", "rerank_logit", "rerank_probability", "max_sim", "final"},
     "document": {"id", "title", "source_type", "uri"},
     "knowledge_bases": {"name", "status", "hits", "milliseconds"},
     "degraded": {"stage", "reason", "message"},
+    "context_block": {"text", "tokens", "estimated", "citations"},
 }
 """The golden: keys of `kbmesh search --json` that scripts may rely on. Others may come; none of these may go."""
 
@@ -102,6 +103,7 @@ async def test_search_prints_one_object_with_the_promised_keys(script: Script, e
     assert result["document"].keys() >= PROMISED["document"]
     assert all(report.keys() >= PROMISED["knowledge_bases"] for report in printed["knowledge_bases"])
     assert all(each.keys() == PROMISED["degraded"] for each in printed["degraded"])
+    assert printed["context_block"].keys() >= PROMISED["context_block"]
     assert result["span"] == {"start": 10, "end": 47}
     assert (result["scores"]["vector"], result["scores"]["rerank_logit"]) == (0.6, None)
     assert result["document"]["source_type"] == "file"

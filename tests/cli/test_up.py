@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from kbmesh_cli.health import Health, check_health
 from kbmesh_cli.ports import free_port_base
+from kbmesh_cli.processes import gravest_lines
 from kbmesh_cli.state import read_state
 
 SECONDS = 60
@@ -168,6 +169,15 @@ def test_a_service_that_dies_while_starting_is_named_with_its_last_words(
     assert "last log lines: " in error["message"]
     assert "\n" not in error["message"]
     assert up.process.wait(SECONDS) == 1
+
+
+def test_the_last_words_of_a_service_are_its_warnings_and_errors() -> None:
+    calls = [json.dumps({"level": "info", "event": "call", "method": f"/Get{number}"}) for number in range(9)]
+    assert gravest_lines(calls) == ["info: call: /Get6", "info: call: /Get7", "info: call: /Get8"]
+    failure = json.dumps({"level": "error", "event": "failed", "exception": "Traceback\n  here\nOSError: disk is gone"})
+    assert gravest_lines([failure, *calls]) == ["error: failed: OSError: disk is gone"]
+    (line,) = gravest_lines(["x" * 1000, ""])
+    assert len(line) < 200
 
 
 def test_it_can_run_in_the_background(tmp_path: Path) -> None:

@@ -72,12 +72,17 @@ class Running:
                 lines = log.read().decode(errors="replace").splitlines()
         except OSError:
             return []
-        read = [_read_log_line(line) for line in lines if line.strip()]
-        grave = [text for level, text in read if level in ("warning", "error", "critical")]
-        return [
-            text if len(text) <= LOG_LINE_CHARACTERS else text[:LOG_LINE_CHARACTERS] + " …"
-            for text in (grave or [text for _, text in read])[-LOG_LINES_SHOWN:]
-        ]
+        return gravest_lines(lines)
+
+
+def gravest_lines(lines: Sequence[str]) -> list[str]:
+    """The last warnings and errors of a log, the last lines where there are none; a few, shortened, as text."""
+    read = [_read_log_line(line) for line in lines if line.strip()]
+    grave = [text for level, text in read if level in ("warning", "error", "critical")]
+    return [
+        text if len(text) <= LOG_LINE_CHARACTERS else text[:LOG_LINE_CHARACTERS] + " …"
+        for text in (grave or [text for _, text in read])[-LOG_LINES_SHOWN:]
+    ]
 
 
 def _read_log_line(line: str) -> tuple[str, str]:
@@ -91,7 +96,9 @@ def _read_log_line(line: str) -> tuple[str, str]:
     level, event = str(value.get("level", "")), str(value.get("event", ""))
     # An exception's last line is what it says; the lines above tell where it was raised.
     causes = [
-        str(value[key]).strip().rpartition("\n")[2] for key in ("exception", "error", "message") if value.get(key)
+        str(value[key]).strip().rpartition("\n")[2]
+        for key in ("method", "code", "error", "exception")
+        if value.get(key)
     ]
     return level, ": ".join(part for part in (level, event, *causes) if part)
 
