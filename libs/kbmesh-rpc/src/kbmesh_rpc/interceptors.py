@@ -10,12 +10,20 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any, TypeAlias, cast
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from kbmesh_rpc import metrics, telemetry
 from kbmesh_rpc.call import DEFAULT_TENANT, CallContext, with_call
 from kbmesh_rpc.deadline import Deadline
 from kbmesh_rpc.drain import Drain
-from kbmesh_rpc.errors import DeadlineExceeded, FeatureUnsupported, InternalError, KbmeshError, ShuttingDown
+from kbmesh_rpc.errors import (
+    DeadlineExceeded,
+    FeatureUnsupported,
+    InternalError,
+    InvalidField,
+    KbmeshError,
+    ShuttingDown,
+)
 from kbmesh_rpc.logs import get_logger
 from kbmesh_rpc.metadata import REQUEST_ID_KEY, caller_of, new_request_id, request_id_of
 from kbmesh_rpc.settings import ServerSettings
@@ -41,6 +49,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
       sent ahead: a call whose initial metadata has been sent cannot be retried by gRPC.
     - A unary call without deadline gets `default_deadline_seconds`.
     - KbmeshError becomes its status. Any other exception is logged in full and leaves as INTERNAL with the request id.
+    - A request that cannot be decoded is refused with InvalidField. On a stream the servicer gets the messages before
+      it, and reading on raises the error.
     - While draining, calls are refused with ShuttingDown.
     """
 
@@ -85,10 +95,12 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
 
         async def unary_response(request: Any, context: _Context) -> Any:
             async with self._served(path, method, context):
+                _check_decoded(request)
                 return await inner(request, context)
 
         async def stream_response(request: Any, context: _Context) -> None:
             async with self._served(path, method, context):
+                _check_decoded(request)
                 responses = inner(request, context)
                 if not hasattr(responses, "__aiter__"):
                     await responses  # a coroutine that writes to the context
@@ -105,7 +117,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         }[method.type]
         return make(
             stream_response if handler.response_streaming else unary_response,
-            request_deserializer=handler.request_deserializer,
+            request_deserializer=_deserializer(handler),
             response_serializer=handler.response_serializer,
         )
 
@@ -165,7 +177,9 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             refusal = error
         # grpc's annotation forgets that a call may have no deadline.
         seconds: float | None = context.time_remaining()
-        if seconds is None and method.type == "unary":
+        if seconds is not None:
+            seconds = max(0.0, seconds - _rounding(seconds))
+        elif method.type == "unary":
             seconds = self._settings.default_deadline_seconds
         call = CallContext(
             request_id=request_id_of(metadata) or self._make_request_id(),
@@ -196,6 +210,39 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             if timeout.expired():
                 raise DeadlineExceeded(path.removeprefix("/")) from error
             raise
+
+
+class _Undecodable:
+    """Stands for a single request that is no message of its type."""
+
+
+def _deserializer(handler: _Handler) -> Callable[[bytes], Any] | None:
+    """The handler's own, which does not end a call as gRPC does: with UNKNOWN or INTERNAL, and no reason."""
+    # grpc's annotation forgets that a handler of bytes has none.
+    inner: Callable[[bytes], Any] | None = handler.request_deserializer
+    if inner is None:
+        return None
+
+    def deserialize(data: bytes) -> Any:
+        try:
+            return inner(data)
+        except DecodeError:
+            if handler.request_streaming:
+                # Raised where the servicer reads.
+                raise _invalid_request() from None
+            # gRPC decodes a single request before it calls anything that could answer.
+            return _Undecodable()
+
+    return deserialize
+
+
+def _check_decoded(request: object) -> None:
+    if isinstance(request, _Undecodable):
+        raise _invalid_request()
+
+
+def _invalid_request() -> InvalidField:
+    return InvalidField("request", "the bytes are no message of the method's request, or hold text that is not UTF-8")
 
 
 def _known(error: BaseException) -> KbmeshError | None:
@@ -238,3 +285,11 @@ def _log(path: str, code: grpc.StatusCode, seconds: float) -> None:
         logger.warning("call", **event)
     else:
         logger.info("call", **event)
+
+
+def _rounding(seconds: float) -> float:
+    """By how much gRPC may have rounded a caller's timeout up: the header has few digits. An answer later than the
+    caller's own clock allows reaches nobody."""
+    if seconds < 10:
+        return 0.01
+    return 0.1 if seconds < 101 else 1.0
