@@ -1,6 +1,7 @@
 """Whatever a document holds, its chunks are exact slices of it and lose nothing."""
 
 import asyncio
+import re
 from concurrent.futures import Executor
 from dataclasses import replace
 
@@ -11,9 +12,9 @@ from hypothesis import strategies as st
 from kbmesh_chunker.breaks import Breaks
 from kbmesh_chunker.chunking import ChunkedDocument, Chunker
 from kbmesh_chunker.config import ConfigRequest, Strategy
-from kbmesh_chunker.cutter import Cutter, Limits
+from kbmesh_chunker.cutter import Cutter, Limits, TokenCap
 from kbmesh_chunker.documents.source import SourceDocument
-from kbmesh_chunker.measure import CharacterMeasure
+from kbmesh_chunker.measure import CharacterMeasure, TokenMeasure
 from kbmesh_chunker.strategies.semantic import paragraph_breaks
 from kbmesh_rpc.errors import DocumentEmpty, DocumentUnreadable
 
@@ -55,6 +56,42 @@ def test_windows_of_any_text_by_any_limits(
     structure = Breaks(breaks, [(first, first + length) for first, length in seals])
     cutter = Cutter(text=text, limits=limits, measure=CharacterMeasure(text_length=len(text)), breaks=structure)
     check_windows(text, list(cutter.cut(0, len(text))))
+
+
+@given(
+    text=TEXTS,
+    limits=limits(),
+    token=st.integers(1, 5),
+    breaks=st.lists(st.tuples(st.integers(0, 200), st.integers(1, 6)), max_size=6),
+    capped=st.booleans(),
+)
+@example(text="word " * 8 + "...", limits=Limits(size=8, overlap=0, minimum=0), token=4, breaks=[], capped=False)
+@example(text="a" * 8 + "\n" * 9, limits=Limits(size=1, overlap=0, minimum=0), token=1, breaks=[], capped=True)
+@settings(max_examples=300, deadline=None)
+def test_windows_of_any_text_by_any_limits_in_tokens(
+    text: str, limits: Limits, token: int, breaks: list[tuple[int, int]], capped: bool
+) -> None:
+    measure = token_measure(text, token)
+    cap = TokenCap(measure=measure, tokens=max(1, limits.size // 2)) if capped else None
+    cutter = Cutter(text=text, limits=limits, measure=measure, breaks=Breaks(breaks), cap=cap)
+    check_windows(text, list(cutter.cut(0, len(text))))
+
+
+@given(text=TEXTS, token=st.integers(1, 5), place=st.integers(0, 400), size=st.integers(0, 60))
+@settings(max_examples=300, deadline=None)
+def test_a_stretch_of_so_many_tokens_lies_within_the_text(text: str, token: int, place: int, size: int) -> None:
+    measure, place = token_measure(text, token), min(place, len(text))
+    first, last = measure.earliest(place, size), measure.furthest(place, size)
+    assert 0 <= first <= place <= last <= len(text)
+    assert measure.length(first, place) <= size
+
+
+def token_measure(text: str, token: int) -> TokenMeasure:
+    """A measure by tokens of at most `token` letters or other signs; white space is in none."""
+    found = list(re.finditer(rf"\w{{1,{token}}}|[^\w\s]", text))
+    measure = TokenMeasure(text_length=len(text))
+    measure.extend(0, [piece.start() for piece in found], [piece.end() for piece in found])
+    return measure
 
 
 SENTENCE = st.lists(st.sampled_from(["a", "few", "words", "of", "different", "lengths"]), min_size=1, max_size=20)

@@ -93,6 +93,23 @@ async def test_sizes_in_tokens(chunk: Chunk) -> None:
         assert min(found.token_count or 0 for found in chunked.chunks) >= 16
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("text", ["word " * 31 + "...", "word " * 32 + "!", "word " * 64 + " ."])
+async def test_sizes_in_tokens_without_a_minimum(text: str, strategy: Strategy, executor: Executor) -> None:
+    """What is left after the last window is punctuation alone: it is shared out by a minimum of no tokens."""
+    chunker = Chunker(max_document_bytes=1_000_000, counter=MiniLm(), executor=executor)
+    for overlap in (0, 31):
+        config = ConfigRequest(
+            strategy=strategy,
+            size=32,
+            minimum=0,
+            overlap=overlap,
+            unit=SizeUnit.TOKENS,
+            embedding_model="all-MiniLM-L6-v2",
+        )
+        check_laws(await chunker.chunk(SourceDocument(content=text), config, deadline=None))
+
+
 async def test_a_size_over_the_models_limit_is_cut_to_it(chunk: Chunk) -> None:
     text = "Alpha beta gamma delta. " * 400
     chunked = await chunk(text, strategy=Strategy.FIXED, size=5000, unit=SizeUnit.TOKENS, embedding_model=MODEL)

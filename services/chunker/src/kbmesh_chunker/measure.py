@@ -67,8 +67,11 @@ class TokenMeasure:
 
     def furthest(self, start: int, size: int) -> int:
         after = bisect_right(self._ends, start) + size
-        return self._starts[after] if after < len(self._starts) else self._text_length
+        return max(start, self._starts[after]) if after < len(self._starts) else self._text_length
 
     def earliest(self, end: int, size: int) -> int:
+        if size == 0:
+            # No token may begin at `end` or after it.
+            return end
         first = bisect_left(self._starts, end) - size
         return self._starts[first] if first > 0 else 0
