@@ -10,7 +10,7 @@ from kbmesh_rpc.errors import FeatureUnsupported, InvalidField
 @pytest.mark.parametrize(
     ("config", "field"),
     [
-        ({"size": 31}, "config.size"),
+        ({"size": 0}, "config.size"),
         ({"size": 100_001}, "config.size"),
         ({"overlap": 1500}, "config.overlap"),
         ({"size": 100, "overlap": 100}, "config.overlap"),
@@ -55,6 +55,8 @@ async def test_strategies_that_are_not_served_say_so(chunk: Chunk, strategy: Str
         (ConfigRequest(), Limits(size=1500, overlap=150, minimum=500)),
         (ConfigRequest(size=300), Limits(size=300, overlap=30, minimum=100)),
         (ConfigRequest(size=32), Limits(size=32, overlap=3, minimum=10)),
+        (ConfigRequest(size=8), Limits(size=8, overlap=0, minimum=2)),
+        (ConfigRequest(size=1), Limits(size=1, overlap=0, minimum=0)),
         (ConfigRequest(size=9000), Limits(size=9000, overlap=150, minimum=500)),
         (ConfigRequest(size=300, minimum=300, overlap=0), Limits(size=300, overlap=0, minimum=300)),
         (ConfigRequest(unit=SizeUnit.TOKENS), Limits(size=320, overlap=32, minimum=106)),

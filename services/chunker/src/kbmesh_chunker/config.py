@@ -11,7 +11,7 @@ from kbmesh_rpc.errors import InvalidField
 from kbmesh_chunker.cutter import Limits
 from kbmesh_chunker.version import CHUNKER_VERSION
 
-MIN_SIZE = 32
+MIN_SIZE = 1
 MAX_SIZE = 100_000
 
 OptionValue = int | float | str | bool
