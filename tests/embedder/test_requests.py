@@ -54,7 +54,7 @@ async def test_a_wrong_field_is_named(fake_embedder: Embedder, options: dict[str
     assert [violation.field for violation in error.field_violations] == [field]
 
 
-async def test_too_many_and_too_large_texts_are_refused_with_the_limit() -> None:
+async def test_too_many_texts_are_refused_and_one_too_large_fails_alone() -> None:
     settings = EmbedderSettings(port=0, metrics_port=0, backend="fake", max_texts=3, max_text_characters=10)
     async with running(await make_application(settings), settings) as target, open_channel(target) as channel:
         embedder = Embedder(channel)
@@ -62,12 +62,18 @@ async def test_too_many_and_too_large_texts_are_refused_with_the_limit() -> None
         error = await embedder.refusal(["text"] * 4)
         assert error.reason is Reason.REQUEST_TOO_LARGE
         assert error.metadata == {"field": "texts", "limit": "3", "actual": "4"}
-        error = await embedder.refusal(["text", "0123456789!"])
-        assert error.reason is Reason.REQUEST_TOO_LARGE
-        assert error.metadata == {"field": "texts[1]", "limit": "10", "actual": "11"}
-        with pytest.raises(grpc.aio.AioRpcError) as failure:
-            await embedder.stub.CountTokens(pb2.CountTokensRequest(texts=["text"] * 4))
-        assert from_rpc_error(failure.value, dependency="embedder").reason is Reason.REQUEST_TOO_LARGE
+        response = await embedder.embed(["text", "0123456789!", "other"])
+        failed = response.receipts[1].error
+        assert reason(failed) is Reason.REQUEST_TOO_LARGE
+        assert failed.metadata == {"field": "texts[1]", "limit": "10", "actual": "11"}
+        assert matrix(response).any(axis=1).tolist() == [True, False, True]
+        # A count has no place for an error.
+        for texts, field in ((["text"] * 4, "texts"), (["text", "0123456789!"], "texts[1]")):
+            with pytest.raises(grpc.aio.AioRpcError) as failure:
+                await embedder.stub.CountTokens(pb2.CountTokensRequest(texts=texts))
+            error = from_rpc_error(failure.value, dependency="embedder")
+            assert error.reason is Reason.REQUEST_TOO_LARGE
+            assert error.metadata["field"] == field
 
 
 async def test_a_matryoshka_size_shortens_and_renormalises(fake_embedder: Embedder) -> None:

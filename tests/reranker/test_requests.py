@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kbmesh.reranker.v1 import reranker_pb2 as pb2
 from kbmesh_reranker.backends.fake import Pair
 from kbmesh_reranker.backends.port import DocumentScore, Method, ModelDescription, Scores, Timings
-from kbmesh_reranker.relevance import rerank, sigmoid
+from kbmesh_reranker.relevance import CallLimits, rerank, sigmoid
 from kbmesh_rpc.errors import Reason
 from reranker.calls import order, reason, serving
 
@@ -48,10 +48,19 @@ async def test_what_cannot_be_answered_is_refused_with_its_reason() -> None:
         for query, documents, metadata in (
             ("query", ["text"] * 3, {"field": "documents", "limit": "2", "actual": "3"}),
             ("01234567890", ["text"], {"field": "query", "limit": "10", "actual": "11"}),
-            ("query", ["text", "012345"], {"field": "documents[1]", "limit": "5", "actual": "6"}),
         ):
             error = await reranker.refusal(query, documents)
             assert (error.reason, error.metadata) == (Reason.REQUEST_TOO_LARGE, metadata)
+
+
+async def test_a_document_that_is_too_long_fails_alone_and_comes_last() -> None:
+    async with serving(backend="fake", max_document_characters=5) as reranker:
+        response = await reranker.rerank("port", ["ports!", "port", "none"])
+    assert order(response) == [1, 2, 0]
+    failed = response.results[2]
+    assert reason(failed.error) is Reason.REQUEST_TOO_LARGE
+    assert failed.error.metadata == {"field": "documents[0]", "limit": "5", "actual": "6"}
+    assert not failed.HasField("logit")
 
 
 async def test_a_blank_document_fails_alone_and_comes_last() -> None:
@@ -96,6 +105,9 @@ async def test_the_sigmoid_is_applied_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert max(probabilities.values()) - min(probabilities.values()) > 0.9
 
 
+LIMITS = CallLimits(query_characters=100, documents=100, document_characters=100)
+
+
 class Table:
     """A backend that looks scores up."""
 
@@ -135,13 +147,13 @@ class Table:
 def test_reranking_is_a_permutation_in_one_order(
     documents: list[str], scores: dict[str, float | None], top_n: int | None
 ) -> None:
-    whole = asyncio.run(rerank(Table(scores), "query", documents, top_n=None, deadline=None)).results
+    whole = asyncio.run(rerank(Table(scores), "query", documents, top_n=None, limits=LIMITS, deadline=None)).results
     assert sorted(result.index for result in whole) == list(range(len(documents)))
     keys = [
         (result.logit is None, -(result.logit if result.logit is not None else 0.0), result.index) for result in whole
     ]
     assert keys == sorted(keys)
-    best = asyncio.run(rerank(Table(scores), "query", documents, top_n=top_n, deadline=None)).results
+    best = asyncio.run(rerank(Table(scores), "query", documents, top_n=top_n, limits=LIMITS, deadline=None)).results
     assert [result.index for result in best] == [result.index for result in whole[:top_n]]
 
 

@@ -41,27 +41,39 @@ class EmbedOrder:
 
 
 def check_texts(texts: Sequence[str], limits: CallLimits) -> None:
-    """Raises InvalidField where there is no text, and RequestTooLarge where there is too much."""
+    """Raises InvalidField where there is no text, and RequestTooLarge where there are too many."""
     if not texts:
         raise InvalidField("texts", "at least one text is needed")
     if len(texts) > limits.texts:
         raise RequestTooLarge(field="texts", limit=limits.texts, actual=len(texts))
-    for index, text in enumerate(texts):
-        if len(text) > limits.text_characters:
-            raise RequestTooLarge(field=f"texts[{index}]", limit=limits.text_characters, actual=len(text))
 
 
-async def embed(backend: EmbeddingBackend, order: EmbedOrder, *, deadline: float | None) -> Embeddings:
+def oversized(texts: Sequence[str], limits: CallLimits) -> dict[int, RequestTooLarge]:
+    """What is to be said of the texts that are too long, by their index."""
+    return {
+        index: RequestTooLarge(field=f"texts[{index}]", limit=limits.text_characters, actual=len(text))
+        for index, text in enumerate(texts)
+        if len(text) > limits.text_characters
+    }
+
+
+async def embed(
+    backend: EmbeddingBackend, order: EmbedOrder, *, limits: CallLimits, deadline: float | None
+) -> Embeddings:
     """Vectors and receipts of the order's texts, in their order.
 
-    A blank text, and one for which the model gave no usable vector, fails alone. Equal texts are embedded once, and so
-    have the very same vector. Raises ModelMismatch, InvalidField (dimensions), and what the backend raises.
+    A blank text, one that is too long, and one for which the model gave no usable vector, fails alone. Equal texts are
+    embedded once, and so have the very same vector. Raises InvalidField (no text, dimensions), RequestTooLarge (too
+    many texts), ModelMismatch, and what the backend raises.
     """
+    check_texts(order.texts, limits)
+    too_large = oversized(order.texts, limits)
     model = backend.description
     if order.expected_fingerprint and order.expected_fingerprint != model.fingerprint:
         raise ModelMismatch(model.name, expected=order.expected_fingerprint, actual=model.fingerprint)
     dimension = _dimension(model, order.dimensions)
-    places = {text: place for place, text in enumerate(dict.fromkeys(t for t in order.texts if t.strip()))}
+    wanted = dict.fromkeys(text for index, text in enumerate(order.texts) if index not in too_large and text.strip())
+    places = {text: place for place, text in enumerate(wanted)}
     embedded = await backend.embed(
         list(places),
         input_type=order.input_type,
@@ -75,7 +87,7 @@ async def embed(backend: EmbeddingBackend, order: EmbedOrder, *, deadline: float
     for index, text in enumerate(order.texts):
         place = places.get(text)
         if place is None:
-            receipts.append(TextReceipt(error=EmptyText(f"texts[{index}]")))
+            receipts.append(TextReceipt(error=too_large.get(index) or EmptyText(f"texts[{index}]")))
             continue
         receipt = embedded.receipts[place]
         if isinstance(receipt.error, EmptyText):

@@ -13,7 +13,7 @@ from kbmesh_rpc.errors import InvalidField, KbmeshError
 from kbmesh_rpc.status import to_item_error
 
 from kbmesh_embedder.backends.port import InputType, Priority, TextReceipt, Truncation
-from kbmesh_embedder.embedding import CallLimits, EmbedOrder, check_texts, embed
+from kbmesh_embedder.embedding import CallLimits, EmbedOrder, check_texts, embed, oversized
 from kbmesh_embedder.encoding import Encoding, encode
 from kbmesh_embedder.metrics import count_receipts
 from kbmesh_embedder.models import ModelRegistry, ModelState
@@ -81,6 +81,9 @@ class EmbedderServicer(embedder_pb2_grpc.EmbedderServiceServicer):
             InputType.DOCUMENT if request.input_type == pb2.INPUT_TYPE_UNSPECIFIED else _input_type(request.input_type)
         )
         check_texts(request.texts, self._limits)
+        # A count has no place for an error, so one text that is too long fails the call.
+        for error in oversized(request.texts, self._limits).values():
+            raise error
         counts = await backend.count_tokens(request.texts, input_type=input_type, with_offsets=request.return_offsets)
         return pb2.CountTokensResponse(
             counts=[pb2.TokenCount(tokens=count.tokens, starts=count.starts, ends=count.ends) for count in counts],
@@ -99,9 +102,8 @@ class EmbedderServicer(embedder_pb2_grpc.EmbedderServiceServicer):
         backend = self._models.find(request.model)
         order = _order(request)
         encoding = _choice(ENCODINGS, request.encoding, "encoding")
-        check_texts(order.texts, self._limits)
         model = backend.description
-        embeddings = await embed(backend, order, deadline=_deadline())
+        embeddings = await embed(backend, order, limits=self._limits, deadline=_deadline())
         count_receipts(model.name, embeddings)
         encoded = encode(embeddings.vectors, encoding)
         count, dimension = embeddings.vectors.shape

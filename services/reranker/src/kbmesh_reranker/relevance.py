@@ -43,7 +43,7 @@ class Reranked:
 
 
 def check_request(query: str, documents: Sequence[str], top_n: int | None, limits: CallLimits) -> None:
-    """Raises InvalidField, EmptyText (the query) or RequestTooLarge."""
+    """Raises InvalidField, EmptyText (the query) or RequestTooLarge (the query, or too many documents)."""
     if not documents:
         raise InvalidField("documents", "at least one document is needed")
     if top_n == 0:
@@ -54,26 +54,31 @@ def check_request(query: str, documents: Sequence[str], top_n: int | None, limit
         raise RequestTooLarge(field="query", limit=limits.query_characters, actual=len(query))
     if len(documents) > limits.documents:
         raise RequestTooLarge(field="documents", limit=limits.documents, actual=len(documents))
-    for index, document in enumerate(documents):
-        if len(document) > limits.document_characters:
-            raise RequestTooLarge(field=f"documents[{index}]", limit=limits.document_characters, actual=len(document))
 
 
 async def rerank(
-    backend: RerankBackend, query: str, documents: Sequence[str], *, top_n: int | None, deadline: float | None
+    backend: RerankBackend,
+    query: str,
+    documents: Sequence[str],
+    *,
+    top_n: int | None,
+    limits: CallLimits,
+    deadline: float | None,
 ) -> Reranked:
     """The documents in order of relevance, or the best `top_n` of them.
 
-    A blank document, and one for which the model gave no number, fails alone. Equal documents are scored once, and so
-    have the very same score. Raises what the backend raises.
+    A blank document, one that is too long, and one for which the model gave no number, fails alone. Equal documents are
+    scored once, and so have the very same score. Raises what `check_request` and the backend raise.
     """
+    check_request(query, documents, top_n, limits)
     model = backend.description
-    places = {text: place for place, text in enumerate(dict.fromkeys(d for d in documents if d.strip()))}
+    fitting = (text for text in documents if text.strip() and len(text) <= limits.document_characters)
+    places = {text: place for place, text in enumerate(dict.fromkeys(fitting))}
     scores = await backend.score(query, list(places), deadline=deadline)
     results = []
     for index, document in enumerate(documents):
         place = places.get(document)
-        score = DocumentScore(error=EmptyText(f"documents[{index}]")) if place is None else scores.documents[place]
+        score = DocumentScore(error=_unread(index, document, limits)) if place is None else scores.documents[place]
         if score.score is not None and not math.isfinite(score.score):
             score = DocumentScore(error=InferenceFailed(model.name, "the model gave a number that is not finite"))
         results.append(_relevance(index, replace(score, error=_at(index, score.error)), model.method))
@@ -106,6 +111,14 @@ def _at(index: int, error: KbmeshError | None) -> KbmeshError | None:
     if isinstance(error, EmptyText):
         return EmptyText(f"documents[{index}]")
     return error
+
+
+def _unread(index: int, document: str, limits: CallLimits) -> KbmeshError:
+    """Why the model is not shown a document."""
+    field = f"documents[{index}]"
+    if len(document) > limits.document_characters:
+        return RequestTooLarge(field=field, limit=limits.document_characters, actual=len(document))
+    return EmptyText(field)
 
 
 def _rank(result: Relevance) -> tuple[bool, float, int]:

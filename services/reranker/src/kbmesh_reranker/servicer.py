@@ -11,7 +11,7 @@ from kbmesh_rpc.status import to_item_error
 from kbmesh_reranker.backends.port import Method
 from kbmesh_reranker.metrics import count_results
 from kbmesh_reranker.models import ModelRegistry, ModelState
-from kbmesh_reranker.relevance import CallLimits, Relevance, check_request, rerank
+from kbmesh_reranker.relevance import CallLimits, Relevance, rerank
 
 METHODS = {
     Method.CROSS_ENCODER: pb2.METHOD_CROSS_ENCODER,
@@ -31,9 +31,10 @@ class RerankerServicer(reranker_pb2_grpc.RerankerServiceServicer):
         backend = self._models.find(request.model)
         top_n = request.top_n if request.HasField("top_n") else None
         documents = list(request.documents)
-        check_request(request.query, documents, top_n, self._limits)
         model = backend.description
-        reranked = await rerank(backend, request.query, documents, top_n=top_n, deadline=_deadline())
+        reranked = await rerank(
+            backend, request.query, documents, top_n=top_n, limits=self._limits, deadline=_deadline()
+        )
         count_results(model.name, reranked)
         timings = reranked.timings
         return pb2.RerankResponse(
