@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from mesh_process import Mesh
 
 JIRA = {
@@ -118,3 +119,31 @@ def test_a_tenant_sees_nothing_of_another(shared_mesh: Mesh, tmp_path: Path) -> 
     # By its id it is not found either.
     identity = shared_mesh.json("--tenant", "acme", "kb", "show", "plans")["id"]
     assert shared_mesh.error("--tenant", "rival", "kb", "show", identity)["reason"] == "KNOWLEDGE_BASE_NOT_FOUND"
+
+
+@pytest.mark.parametrize("strategy", ["hybrid", "hybrid_rerank"])
+def test_an_identifier_finds_its_own_document(strategy: str, shared_mesh: Mesh, tmp_path: Path) -> None:
+    """RET-11, over vectors as well: those of JIRA-4815 and JIRA-4816 are all alike, the words are not."""
+    name = f"identifiers-{strategy.replace('_', '-')}"
+    documents = write(
+        tmp_path / "identifiers",
+        {
+            "0.txt": "Ticket JIRA-4815 closed",
+            "1.txt": "Ticket JIRA-4816 open",
+            "2.txt": "trace 6f1c2c1e-8a55-4b0e-9d0c-2f6d8f3a7b10",
+            "3.txt": "error 0x80070057 and ORA-00942",
+        },
+    )
+    shared_mesh.json("kb", "create", name)
+    shared_mesh.json("ingest", name, documents)
+    for query, expected in {
+        "JIRA-4815": "JIRA-4815",
+        "4815": "JIRA-4815",
+        "jira 4815": "JIRA-4815",
+        "JIRA-4816": "JIRA-4816",
+        "6f1c2c1e-8a55-4b0e-9d0c-2f6d8f3a7b10": "6f1c2c1e",
+        "0x80070057": "0x80070057",
+        "ORA-00942": "ORA-00942",
+    }.items():
+        answer = shared_mesh.json("search", query, "--kb", name, "--strategy", strategy)
+        assert expected in answer["results"][0]["text"], query

@@ -6,8 +6,9 @@ from typing import Any
 KEEPALIVE_MILLISECONDS = 30_000
 """How often a client asks an idle connection whether it still lives. Load balancers forget one after 60 s or more."""
 KEEPALIVE_TIMEOUT_MILLISECONDS = 10_000
-MIN_PING_INTERVAL_MILLISECONDS = 20_000
-"""How often a server lets a client ping. Below KEEPALIVE_MILLISECONDS, since timers are not exact."""
+MIN_PING_INTERVAL_MILLISECONDS = 5_000
+"""How often a server lets a client ping. Well below KEEPALIVE_MILLISECONDS, since timers are not exact, and below the
+10 s that gRPC lets clients choose at least."""
 
 MAX_METADATA_BYTES = 64 * 1024
 """What metadata may come to: a caller may be in hundreds of groups."""

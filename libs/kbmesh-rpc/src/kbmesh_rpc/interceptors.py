@@ -51,7 +51,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
     - KbmeshError becomes its status. Any other exception is logged in full and leaves as INTERNAL with the request id.
     - A request that cannot be decoded is refused with InvalidField. On a stream the servicer gets the messages before
       it, and reading on raises the error.
-    - While draining, calls are refused with ShuttingDown.
+    - While draining, calls are refused with ShuttingDown. One that outlasts the grace ends with it too.
     """
 
     def __init__(
@@ -142,7 +142,12 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 code = _code_set(context)
                 raise
             except asyncio.CancelledError:
-                if _is_cancelled():
+                task = asyncio.current_task()
+                if task is not None and self._drain.cuts_off(task):
+                    task.uncancel()
+                    code = CODES[ShuttingDown.reason]
+                    await abort(context, ShuttingDown())
+                if task is not None and task.cancelling() > 0:
                     code = _code_of_leaving(context)
                     raise
                 # Somebody's cancelled task was awaited. gRPC would take it for the caller's leaving and never answer.
@@ -203,7 +208,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         timeout = asyncio.timeout(None if has_deadline else self._settings.default_deadline_seconds)
         try:
             async with timeout:
-                yield
+                with self._drain.running():
+                    yield
         except grpc.aio.AbortError:
             raise
         except Exception as error:
@@ -253,11 +259,6 @@ def _known(error: BaseException) -> KbmeshError | None:
         inner = [_known(each) for each in error.exceptions]
         return inner[0] if all(each is not None for each in inner) else None
     return None
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _code_set(context: _Context) -> grpc.StatusCode:

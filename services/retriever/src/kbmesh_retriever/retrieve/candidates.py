@@ -32,8 +32,9 @@ def fuse(all_lists: Sequence[Lists]) -> list[Candidate]:
     merged: list[list[Entry]] = []
     for query in queries:
         of_query = [lists for lists in all_lists if lists.query == query]
-        merged += _merge(of_query, ScoreStage.VECTOR, lambda lists: lists.target.knowledge_base.model_fingerprint)
+        # Keywords first: they win ties. Vectors of identifiers that differ in one digit are all alike, words are not.
         merged += _merge(of_query, ScoreStage.KEYWORD, lambda lists: lists.target.knowledge_base.collection)
+        merged += _merge(of_query, ScoreStage.VECTOR, lambda lists: lists.target.knowledge_base.model_fingerprint)
     candidates = _candidates(all_lists)
     return [
         candidates[fused.key].with_scores(fused=fused.score).with_ranks(fused=rank)

@@ -122,6 +122,8 @@ class Retrieval:
                 budget=budget,
             )
         failures |= found.failures
+        if found.failures:
+            journal.degradations.append(_not_searched(found.failures))
         if found.partial_failures:
             error = found.partial_failures[0]
             count = len(found.partial_failures)
@@ -257,7 +259,8 @@ class Retrieval:
         model = places[0].knowledge_base.embedding_model if places else ""
 
         async def count(texts: Sequence[str]) -> Sequence[int]:
-            return await within(run.budget.seconds(), Stage.ATTRIBUTE, self._embedder.count_tokens(texts, model=model))
+            seconds = run.budget.seconds(at_most=self._limits.count_timeout_seconds)
+            return await within(seconds, Stage.ATTRIBUTE, self._embedder.count_tokens(texts, model=model))
 
         sources = [
             Source(
@@ -274,6 +277,15 @@ class Retrieval:
             for place in places
         ]
         return await build_context_block(sources, run.question.context_budget_tokens, count)
+
+
+def _not_searched(failures: Mapping[int, KbmeshError]) -> Degradation:
+    """So that who reads `degraded` alone does not take the answer for a full one."""
+    first = failures[min(failures)]
+    count = f"{len(failures)} knowledge base{'s' if len(failures) > 1 else ''}"
+    return Degradation(
+        stage=Stage.SEARCH, reason=first.reason, message=f"{count} could not be searched: {first.message}"
+    )
 
 
 def _note_embedding(

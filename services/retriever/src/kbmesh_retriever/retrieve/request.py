@@ -42,6 +42,8 @@ class RetrievalLimits:
     """After which the fused order is the answer."""
     min_rerank_seconds: float = 0.1
     """With less time left, reranking is skipped."""
+    count_timeout_seconds: float = 1.0
+    """After which the context block's tokens are estimated."""
     rephrase_timeout_seconds: float = 4.0
     """Of the language model."""
 

@@ -229,7 +229,7 @@ class ChunkingConfig(_message.Message):
     strategy: Global___Strategy.ValueType
     """The way to cut."""
     size: _builtins.int
-    """Size a chunk should have at most. 1500 characters by default; 32 to 100000."""
+    """Size a chunk should have at most. 1500 characters by default; 1 to 100000."""
     overlap: _builtins.int
     """How much of the end of a chunk is repeated at the start of the next. 150 by default; less than `size`."""
     minimum: _builtins.int
