@@ -122,6 +122,10 @@ class Faulty:
         self._after: dict[str, Callable[[int], Any]] = {}
         self.calls: dict[str, int] = {}
 
+    def become(self, port: Any) -> None:
+        """From now on calls go to another port."""
+        self._port = port
+
     def before(self, method: str, fault: Callable[[int], Any]) -> None:
         self._before[method] = fault
 

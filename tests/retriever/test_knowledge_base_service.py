@@ -9,8 +9,12 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from kbmesh.chunker.v1 import chunker_pb2
 from kbmesh.retriever.v1 import knowledge_base_pb2 as pb
 from kbmesh.retriever.v1.knowledge_base_pb2_grpc import KnowledgeBaseServiceStub
+from kbmesh_chunker.application import ChunkerApplication
+from kbmesh_chunker.settings import ChunkerSettings
+from kbmesh_retriever.mesh.chunker import ChunkerClient
 from kbmesh_rpc.channel import open_channel
 from kbmesh_rpc.errors import DependencyUnavailable, KbmeshError, Reason
+from kbmesh_rpc.server import running
 from kbmesh_rpc.status import from_rpc_error
 from retriever.mesh_fakes import DIMENSION, always
 from retriever.workshop import Workshop
@@ -126,6 +130,44 @@ async def test_a_model_or_strategy_that_is_not_served(service: KnowledgeBaseServ
     assert (error.reason, error.metadata["available"]) == (Reason.MODEL_NOT_FOUND, "words")
     slack = Config(strategy=chunker_pb2.STRATEGY_SLACK)
     assert (await refused(lambda: create(service, chunking=slack))).reason is Reason.FEATURE_UNSUPPORTED
+
+
+@pytest.fixture
+async def real_chunker(workshop: Workshop) -> AsyncIterator[None]:
+    """The workshop's chunker is the mesh's own, which knows no embedder and so keeps no token limit."""
+    settings = ChunkerSettings(port=0)
+    async with running(ChunkerApplication(settings), settings) as address, open_channel(address) as channel:
+        workshop.chunker.become(ChunkerClient(channel))
+        yield
+
+
+FAILING_EVERY_DOCUMENT: list[tuple[dict[str, Any], str]] = [
+    ({"minimum": 1501}, "minimum"),
+    ({"overlap": 1500}, "overlap"),
+    ({"minimum": 100_000, "strategy": chunker_pb2.STRATEGY_SEMANTIC}, "minimum"),
+    ({"unit": chunker_pb2.SIZE_UNIT_TOKENS, "embedding_model": "words"}, "embedding_model"),
+    ({"allow_truncation": False, "size": 100}, "embedding_model"),
+]
+
+
+@pytest.mark.usefixtures("real_chunker")
+async def test_settings_by_which_nothing_could_be_cut_are_refused(service: KnowledgeBaseServiceStub) -> None:
+    """What is said is right by itself, and wrong beside what the chunker adds or is set up for."""
+    for wanted, field in FAILING_EVERY_DOCUMENT:
+        config = Config(**{"allow_truncation": True} | wanted)
+        error = await refused(lambda config=config: create(service, chunking=config))
+        assert (error.reason, error.metadata["field"]) == (Reason.INVALID_FIELD, f"knowledge_base.chunking.{field}")
+    made = await create(service, chunking=Config(minimum=1500, overlap=1499, allow_truncation=True))
+    assert made.chunking.minimum == 1500
+
+
+async def test_settings_that_nobody_can_check_are_not_taken(
+    workshop: Workshop, service: KnowledgeBaseServiceStub
+) -> None:
+    workshop.chunker.before("chunk", always(DependencyUnavailable("chunker", "down")))
+    error = await refused(lambda: create(service, chunking=Config(size=500)))
+    assert (error.reason, error.metadata["dependency"]) == (Reason.DEPENDENCY_UNAVAILABLE, "chunker")
+    assert (await create(service)).name == "handbook", "by the chunker's own settings every document can be cut"
 
 
 async def test_nothing_half_made_is_left(workshop: Workshop, service: KnowledgeBaseServiceStub) -> None:

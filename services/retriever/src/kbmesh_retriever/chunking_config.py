@@ -48,7 +48,8 @@ def _check(config: pb.ChunkingConfig) -> None:
         raise InvalidField(f"{_FIELD}.unit", "is none of the contract's")
     if config.HasField("size") and not _MIN_SIZE <= config.size <= _MAX_SIZE:
         raise InvalidField(f"{_FIELD}.size", f"must be {_MIN_SIZE} to {_MAX_SIZE}")
-    # What is left out takes a default that the chunker knows; only what is said can be compared here.
+    # What is left out takes a default that the chunker knows; only what is said can be compared here. The chunker is
+    # asked about the rest.
     size = config.size if config.HasField("size") else _MAX_SIZE
     if config.HasField("overlap") and config.overlap >= size:
         raise InvalidField(f"{_FIELD}.overlap", "must be less than the size")

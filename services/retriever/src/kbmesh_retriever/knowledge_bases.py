@@ -20,12 +20,13 @@ from kbmesh_rpc.logs import get_logger
 from kbmesh_retriever.catalog.port import Catalog, KnowledgeBase, RetrievalDefaults
 from kbmesh_retriever.catalog.rows import uuid_or_none
 from kbmesh_retriever.catalog.sql import utc_now
-from kbmesh_retriever.mesh.port import ChunkerPort, EmbedderPort
+from kbmesh_retriever.mesh.port import ChunkerPort, EmbedderPort, SourceDocument
 from kbmesh_retriever.stores.port import VectorStore
 
 logger = get_logger(__name__)
 
 MAX_DESCRIPTION_CHARACTERS = 2000
+_CHUNKING = "knowledge_base.chunking"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
@@ -74,9 +75,9 @@ class KnowledgeBases:
         model = await self._embedder.find_model(wanted.embedding_model)
         token_limit_of = wanted.chunking.get("embedding_model", "")
         if token_limit_of not in ("", model.name):
-            raise InvalidField(
-                "knowledge_base.chunking.embedding_model", f"must be the knowledge base's own, {model.name!r}"
-            )
+            raise InvalidField(f"{_CHUNKING}.embedding_model", f"must be the knowledge base's own, {model.name!r}")
+        if wanted.chunking:
+            await self._check_chunking(wanted.chunking, model.name)
         knowledge_base_id, now = self._new_id(), self._now()
         shared = wanted.placement == "shared"
         knowledge_base = KnowledgeBase(
@@ -124,6 +125,17 @@ class KnowledgeBases:
         strategy = chunking.get("strategy", "STRATEGY_AUTO")
         if strategy != "STRATEGY_AUTO" and strategy not in await self._chunker.strategies():
             raise FeatureUnsupported(f"chunking strategy {strategy.removeprefix('STRATEGY_')}")
+
+    async def _check_chunking(self, chunking: Mapping[str, Any], embedding_model: str) -> None:
+        """Has the chunker cut a word by these settings: it alone knows what is left out of them, and what it serves.
+        Raises InvalidField for settings by which no document could be cut."""
+        probe = SourceDocument(content="kbmesh", media_type="text/plain")
+        try:
+            await self._chunker.chunk(probe, chunking=chunking, embedding_model=embedding_model)
+        except InvalidField as error:
+            field = error.metadata.get("field", "")
+            said = next((violation.description for violation in error.field_violations), error.message)
+            raise InvalidField(f"{_CHUNKING}.{field.removeprefix('config.')}", said) from error
 
     async def _abandon(self, knowledge_base_id: UUID) -> None:
         try:
