@@ -65,8 +65,24 @@ async def test_a_call_that_outlasts_the_grace_is_cut_off(start: Start) -> None:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert from_rpc_error(caught.value, dependency="chunker").reason is Reason.SHUTTING_DOWN
     assert await server.exit_code() == 0
     assert server.closed
+
+
+@pytest.mark.parametrize("endless", [False, True])
+async def test_a_stream_that_outlasts_the_grace_is_told_why(endless: bool) -> None:
+    application = ChunkerApplication(endless=endless)
+    server = await RunningServer.start(application, settings(grace_seconds=0))
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+        call = stub(channel).ChunkStream()
+        await call.write(chunker_pb2.ChunkStreamRequest())
+        assert await call.read() == chunker_pb2.ChunkStreamResponse()
+        await server.drain()
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call.read()
+    assert from_rpc_error(caught.value, dependency="chunker").reason is Reason.SHUTTING_DOWN
+    assert application.closed == 1
 
 
 async def test_a_second_signal_cuts_the_grace_short(start: Start) -> None:
@@ -79,8 +95,9 @@ async def test_a_second_signal_cuts_the_grace_short(start: Start) -> None:
         server.signal(signal.SIGINT)
         await server.logged("draining")
         server.signal(signal.SIGINT)
-        with pytest.raises(grpc.aio.AioRpcError):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call
+        assert from_rpc_error(caught.value, dependency="chunker").reason is Reason.SHUTTING_DOWN
     assert await server.exit_code() == 0
     assert server.closed
 

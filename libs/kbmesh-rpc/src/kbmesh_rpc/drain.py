@@ -1,6 +1,9 @@
-"""Counting the calls in flight, so that a server that ends can let them finish."""
+"""Counting the calls in flight, so that a server that ends can let them finish, and can end those that do not."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 
 class Drain:
@@ -9,6 +12,8 @@ class Drain:
     def __init__(self) -> None:
         self._in_flight = 0
         self._draining = False
+        self._running: set[asyncio.Task[Any]] = set()
+        self._cut_off: frozenset[asyncio.Task[Any]] = frozenset()
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -45,3 +50,25 @@ class Drain:
         except TimeoutError:
             return False
         return True
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Around the servicer's part of a call: within it the current task can be cut off."""
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a call runs in a task")
+        self._running.add(task)
+        try:
+            yield
+        finally:
+            self._running.discard(task)
+
+    def cut_off(self) -> None:
+        """Cancels what still runs. Call it once, at the end."""
+        self._cut_off = frozenset(self._running)
+        for task in self._cut_off:
+            task.cancel()
+
+    def cuts_off(self, task: asyncio.Task[Any]) -> bool:
+        """Whether it was `cut_off`, and nobody else, that cancelled `task`."""
+        return task in self._cut_off and task.cancelling() == 1

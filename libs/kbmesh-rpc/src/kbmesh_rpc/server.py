@@ -33,6 +33,9 @@ S = TypeVar("S", bound=ServerSettings)
 
 HEALTH_SERVICE = "grpc.health.v1.Health"
 
+_CUT_OFF_SECONDS = 0.5
+"""How long calls may take to answer that they were cut off."""
+
 _Status = health_pb2.HealthCheckResponse
 
 
@@ -133,7 +136,8 @@ class RunningServer:
     async def drain(self) -> None:
         """NOT_SERVING, refuses new calls, lets those in flight finish within the grace, and closes the application.
 
-        Cancelling it cuts the grace short; the application is closed all the same."""
+        What is in flight then is cancelled, and has a moment to answer ShuttingDown. Cancelling the drain cuts the grace
+        short; calls are answered and the application is closed all the same."""
         deadline = Deadline.after(self._settings.grace_seconds)
         await self._health.enter_graceful_shutdown()
         self._drain.begin()
@@ -142,6 +146,8 @@ class RunningServer:
             if not await self._drain.idle(deadline.remaining()):
                 logger.warning("calls were cut off at the end of the grace", in_flight=self._drain.in_flight)
         finally:
+            self._drain.cut_off()
+            await self._drain.idle(_CUT_OFF_SECONDS)
             # What is left now are watchers of health and the like, which have just been told.
             await self._server.stop(grace=0.1)
             await self._application.close()
