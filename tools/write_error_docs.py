@@ -17,6 +17,23 @@ generated from `protos/kbmesh/errors/v1/errors.proto`.
 |---|---|---|---|
 """
 
+TAIL = """
+## What has no reason
+Some calls fail before kbmesh sees them. Their status is gRPC's own, without `ErrorInfo`:
+
+- RESOURCE_EXHAUSTED, "Received message larger than max": a message is over the server's `KBMESH_MAX_MESSAGE_BYTES`
+  (64 MiB), or an answer is over the client's own limit (4 MiB in gRPC, unless the channel says otherwise). A stream ends
+  with it, and what was in work is lost. The same message never succeeds: send a smaller one.
+- RESOURCE_EXHAUSTED that speaks of metadata: the call's metadata is over 64 KiB.
+- UNIMPLEMENTED, "Method not found!": the server has no such service or method.
+- UNAVAILABLE: nobody listens at the address, or the connection broke, as where the process was killed.
+- DEADLINE_EXCEEDED and CANCELLED: the client gave up by itself and does not wait for the server's word.
+
+Services of kbmesh that call each other turn these into the nearest reason, such as UNAVAILABLE into
+`DEPENDENCY_UNAVAILABLE`. Bytes that are no message of the method are not among them: they are refused with
+`INVALID_FIELD` for the field `request`, on a stream after the messages before them.
+"""
+
 
 def rows(proto: str) -> list[str]:
     enum = re.search(r"enum ErrorReason \{(.*?)\n\}", proto, flags=re.DOTALL)
@@ -35,7 +52,7 @@ def rows(proto: str) -> list[str]:
 
 
 def page() -> str:
-    return HEAD + "\n".join(rows(SOURCE.read_text())) + "\n"
+    return HEAD + "\n".join(rows(SOURCE.read_text())) + "\n" + TAIL
 
 
 if __name__ == "__main__":

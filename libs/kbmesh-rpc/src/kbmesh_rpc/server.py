@@ -136,8 +136,8 @@ class RunningServer:
     async def drain(self) -> None:
         """NOT_SERVING, refuses new calls, lets those in flight finish within the grace, and closes the application.
 
-        What is in flight then is cancelled, and has a moment to answer ShuttingDown. Cancelling the drain cuts the grace
-        short; calls are answered and the application is closed all the same."""
+        What is in flight then is cancelled, and has a moment to answer ShuttingDown. Cancelling the drain cuts the
+        grace short; calls are answered and the application is closed all the same."""
         deadline = Deadline.after(self._settings.grace_seconds)
         await self._health.enter_graceful_shutdown()
         self._drain.begin()
