@@ -261,6 +261,83 @@ async def test_a_submission_larger_than_the_queue_is_taken_when_nothing_waits() 
     await batcher.close()
 
 
+async def test_room_is_reserved_for_work_that_is_still_being_made_ready() -> None:
+    gate = Gate()
+    notes = Notes()
+    batcher = Batcher(gate, observer=notes, limits=QueueLimits(queue_tokens=100))
+    with batcher.reserve(90) as reservation:
+        assert notes.queue[Lane.INTERACTIVE] == batcher.queued_tokens == 90
+        with pytest.raises(QueueFullError) as refusal, batcher.reserve(20):
+            pytest.fail("there is no room")
+        assert refusal.value.queued_tokens == 90
+        answer = asyncio.create_task(batcher.submit(items("a"), reservation=reservation))
+        await gate.wait_until_entered()
+        # The exact number took the estimate's place, and the model took that.
+        assert batcher.queued_tokens == 0
+        with batcher.reserve(100):
+            assert batcher.queued_tokens == 100
+        gate.open()
+        assert (await answer).outcomes == ("A",)
+    assert batcher.queued_tokens == 0
+    assert notes.queue == {Lane.INTERACTIVE: 0, Lane.BULK: 0}
+    await batcher.close()
+    with pytest.raises(BatcherClosedError), batcher.reserve(1):
+        pytest.fail("the batcher is closed")
+
+
+async def test_a_reservation_is_given_back_whatever_becomes_of_the_work() -> None:
+    notes = Notes()
+    batcher = Batcher(Gate(), observer=notes, limits=QueueLimits(queue_tokens=100))
+
+    async def never_ready() -> None:
+        with batcher.reserve(60, lane=Lane.BULK):
+            await asyncio.Event().wait()
+
+    leaver = asyncio.create_task(never_ready())
+    await asyncio.sleep(0)
+    assert notes.queue[Lane.BULK] == 60
+    # More than was reserved, and more than fits beside what waits.
+    with pytest.raises(QueueFullError), batcher.reserve(10) as reservation:
+        await batcher.submit(items("far", "more", tokens=30), reservation=reservation)
+    assert notes.queue == {Lane.INTERACTIVE: 0, Lane.BULK: 60}
+    leaver.cancel()
+    await asyncio.gather(leaver, return_exceptions=True)
+    assert batcher.queued_tokens == 0
+    assert notes.queue == {Lane.INTERACTIVE: 0, Lane.BULK: 0}
+    await batcher.close()
+
+
+async def test_a_call_whose_turn_would_come_long_after_its_deadline_is_refused_at_once() -> None:
+    now = 0.0
+    gate = Gate()
+    batcher = Batcher(gate, clock=lambda: now, limits=QueueLimits(batch_tokens=100))
+    first = await let_in(batcher, items("first", tokens=100))
+    await gate.wait_until_entered()
+    with batcher.reserve(400):
+        # Nothing has been measured yet.
+        batcher.check_room(Lane.INTERACTIVE, deadline=0.001)
+    now = 1.0
+    gate.may_run.release()
+    await first
+    running = await let_in(batcher, items("running", tokens=100))
+    await gate.wait_until_entered()
+    waiting = await let_in(batcher, items("waiting", tokens=400), lane=Lane.BULK)
+    # 400 tokens at 100 tokens a second.
+    with pytest.raises(QueueFullError) as refusal:
+        await batcher.submit(items("hopeless"), lane=Lane.BULK, deadline=2.0)
+    assert refusal.value.retry_after_seconds == pytest.approx(3.0)
+    with pytest.raises(QueueFullError), batcher.reserve(10, lane=Lane.BULK, deadline=2.0):
+        pytest.fail("its turn comes too late")
+    # A rough guess does not refuse what may just make it, and bulk work is not in the way of those who wait.
+    tight = await let_in(batcher, items("tight"), lane=Lane.BULK, deadline=4.0)
+    query = await let_in(batcher, items("query"), deadline=2.0)
+    gate.open()
+    assert (await query).outcomes == ("QUERY",)
+    assert (await tight).outcomes == ("TIGHT",)
+    await asyncio.gather(running, waiting)
+    await batcher.close()
+
+
 async def test_expired_work_makes_room_for_the_living() -> None:
     gate = Gate()
     now = 0.0

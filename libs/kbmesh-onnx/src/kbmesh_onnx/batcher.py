@@ -9,12 +9,14 @@ The model runs in one thread of its own. Everything else happens on the event lo
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, Literal, Protocol
+from typing import Generic, Literal
 
+from kbmesh_onnx.batch_observer import BatchObserver, BatchReport, DropReason, SilentObserver
 from kbmesh_onnx.lane_queue import (
     BatcherClosedError,
     BatchError,
@@ -25,6 +27,8 @@ from kbmesh_onnx.lane_queue import (
     LaneQueue,
     PayloadT,
     QueueFullError,
+    QueueLimits,
+    Reservation,
     ResultT,
     Submission,
 )
@@ -43,41 +47,19 @@ __all__ = [
     "Lane",
     "QueueFullError",
     "QueueLimits",
+    "Reservation",
     "SilentObserver",
 ]
 
-DropReason = Literal["cancelled", "expired", "closed"]
-
 MIN_RETRY_SECONDS = 0.1
 MAX_RETRY_SECONDS = 60.0
+DEADLINE_SLACK = 2.0
+"""How many times the time that is left the wait must seem to be, before a call is refused for its deadline. The wait is
+a rough guess, and a call that would have made it must not be refused."""
+FULL_BATCH_SHARE = 0.5
+"""How full a batch must be to tell how fast a long queue goes: one short query takes nearly as long as several."""
 RATE_MEMORY = 0.9
 """How much of the measured tokens and seconds is kept at each batch: about the last ten batches count."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class QueueLimits:
-    """How a model's queue is kept. Raises ValueError for shares that are out of range."""
-
-    queue_tokens: int = 524_288
-    """Tokens that may wait."""
-    draw_tokens: int = 4096
-    """Tokens that are drawn from the queue at once and sorted by length."""
-    batch_tokens: int = 1024
-    """Tokens of one run of the model, padding included."""
-    bulk_share: float = 0.25
-    """Part of the model's time that bulk work gets where both lanes always have work."""
-    interactive_reserve: float = 0.25
-    """Part of the queue that bulk work may not fill, so that ingestion cannot shut out those who wait."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.bulk_share < 1 or not 0 <= self.interactive_reserve < 1:
-            raise ValueError("bulk_share lies between 0 and 1, interactive_reserve from 0 to below 1")
-
-    def admission(self, lane: Lane) -> int:
-        """Tokens that may wait for a submission to this lane to be taken."""
-        return (
-            self.queue_tokens if lane is Lane.INTERACTIVE else int(self.queue_tokens * (1 - self.interactive_reserve))
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,55 +81,6 @@ class Batched(Generic[ResultT]):
     """Time in which the model worked on none of the items."""
     infer_seconds: float
     """Time in which the model worked on batches that held some of the items."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BatchReport:
-    """One run of the model."""
-
-    lane: Lane
-    items: int
-    failed: int
-    tokens: int
-    padded_tokens: int
-    """Tokens of the longest item times the items: what the model really computed."""
-    seconds: float
-
-
-class BatchObserver(Protocol):
-    """Is told what the batcher does, on the event loop. For metrics."""
-
-    def queued(self, lane: Lane, tokens: int) -> None:
-        """So many tokens wait in the lane now."""
-        ...
-
-    def running(self, tokens: int) -> None:
-        """The model works on so many tokens now."""
-        ...
-
-    def ran(self, report: BatchReport) -> None:
-        """The model finished a batch."""
-        ...
-
-    def dropped(self, lane: Lane, reason: DropReason, items: int) -> None:
-        """So many items left the queue without having been worked on."""
-        ...
-
-
-class SilentObserver:
-    """Tells nobody."""
-
-    def queued(self, lane: Lane, tokens: int) -> None:
-        return
-
-    def running(self, tokens: int) -> None:
-        return
-
-    def ran(self, report: BatchReport) -> None:
-        return
-
-    def dropped(self, lane: Lane, reason: DropReason, items: int) -> None:
-        return
 
 
 class Batcher(Generic[PayloadT, ResultT]):
@@ -185,11 +118,13 @@ class Batcher(Generic[PayloadT, ResultT]):
         self._closed = False
         self._rate_tokens = 0.0
         self._rate_seconds = 0.0
+        self._full_rate_tokens = 0.0
+        self._full_rate_seconds = 0.0
 
     @property
     def queued_tokens(self) -> int:
-        """Tokens that wait in both lanes."""
-        return sum(queue.tokens for queue in self._lanes.values())
+        """Tokens that wait in both lanes, reserved ones included."""
+        return sum(queue.claimed_tokens for queue in self._lanes.values())
 
     @property
     def running_tokens(self) -> int:
@@ -201,11 +136,15 @@ class Batcher(Generic[PayloadT, ResultT]):
         """Speed over the last few batches. None before the first."""
         return self._rate_tokens / self._rate_seconds if self._rate_seconds > 0 else None
 
-    def check_room(self, lane: Lane, tokens: int = 1) -> None:
+    def check_room(self, lane: Lane, tokens: int = 1, *, deadline: float | None = None) -> None:
         """Raises QueueFullError where a submission of so many tokens would be refused now.
 
-        Lets a caller find out before it has spent time on tokenising.
+        That is where it does not fit, or where its turn would come long after its deadline.
         """
+        self._check_size(lane, tokens)
+        self._check_wait(lane, deadline)
+
+    def _check_size(self, lane: Lane, tokens: int) -> None:
         limit = self._limits.admission(lane)
         if self.queued_tokens + tokens <= limit:
             return
@@ -216,14 +155,55 @@ class Batcher(Generic[PayloadT, ResultT]):
             wait = self._seconds_to_run(min(queued, queued + tokens - limit))
             raise QueueFullError(queued_tokens=queued, limit=limit, retry_after_seconds=wait)
 
+    def _check_wait(self, lane: Lane, deadline: float | None) -> None:
+        left = deadline - self._clock() if deadline is not None else 0.0
+        # What is too late already ends as expired; and nothing is known before a full batch has been measured.
+        if left <= 0 or self._full_rate_seconds <= 0:
+            return
+        ahead = self.queued_tokens if lane is Lane.BULK else self._lanes[lane].claimed_tokens
+        wait = ahead * self._full_rate_seconds / self._full_rate_tokens
+        if wait > left * DEADLINE_SLACK:
+            raise QueueFullError(
+                queued_tokens=self.queued_tokens,
+                limit=self._limits.admission(lane),
+                retry_after_seconds=_retry_seconds(wait - left),
+            )
+
+    @contextmanager
+    def reserve(
+        self, tokens: int, *, lane: Lane = Lane.INTERACTIVE, deadline: float | None = None
+    ) -> Iterator[Reservation]:
+        """Holds room for work that is still being made ready, so that it is refused before that and not after.
+
+        `tokens` is an upper bound of what will be submitted. Once the reservation is handed to `submit`, the exact
+        number takes its place; what is left of it at the end of the block is given back. Raises QueueFullError and
+        BatcherClosedError.
+        """
+        if self._closed:
+            raise BatcherClosedError("the batcher is closed")
+        self.check_room(lane, tokens, deadline=deadline)
+        reservation = Reservation(lane=lane, tokens=tokens)
+        self._lanes[lane].reserved_tokens += tokens
+        self._tell_queued(lane)
+        try:
+            yield reservation
+        finally:
+            self._give_back(reservation)
+            self._tell_queued(lane)
+
     async def submit(
-        self, items: Sequence[Item[PayloadT]], *, lane: Lane = Lane.INTERACTIVE, deadline: float | None = None
+        self,
+        items: Sequence[Item[PayloadT]],
+        *,
+        lane: Lane = Lane.INTERACTIVE,
+        deadline: float | None = None,
+        reservation: Reservation | None = None,
     ) -> Batched[ResultT]:
         """Runs the model over the items and gives one outcome for each.
 
         `deadline` is a time of the batcher's clock; an item that the model has not taken by then ends as
-        ItemExpiredError. Cancelling the call takes its items out of the queue. Raises QueueFullError and
-        BatcherClosedError.
+        ItemExpiredError. Cancelling the call takes its items out of the queue. With a `reservation`, which names the
+        lane, items that it covers are taken for certain. Raises QueueFullError and BatcherClosedError.
         """
         if self._closed:
             raise BatcherClosedError("the batcher is closed")
@@ -232,7 +212,14 @@ class Batcher(Generic[PayloadT, ResultT]):
         if not items:
             return Batched(outcomes=(), queue_seconds=0.0, infer_seconds=0.0)
         tokens = sum(item.tokens for item in items)
-        self.check_room(lane, tokens)
+        reserved = 0
+        if reservation is not None:
+            lane, reserved = reservation.lane, reservation.tokens
+            self._give_back(reservation)
+        if tokens > reserved:
+            self._check_size(lane, tokens)
+        if reservation is None:
+            self._check_wait(lane, deadline)
         loop = asyncio.get_running_loop()
         started = self._clock()
         submission: Submission[ResultT] = Submission(items=len(items), tokens=tokens)
@@ -249,14 +236,14 @@ class Batcher(Generic[PayloadT, ResultT]):
             )
         done = self._done[submission] = loop.create_future()
         self._schedule_pump(loop)
-        self._observer.queued(lane, queue.tokens)
+        self._tell_queued(lane)
         try:
             await done
         finally:
             del self._done[submission]
             if not submission.complete:
                 dropped = queue.abandon(submission)
-                self._observer.queued(lane, queue.tokens)
+                self._tell_queued(lane)
                 self._observer.dropped(lane, "cancelled", dropped)
         elapsed = self._clock() - started
         return Batched(
@@ -272,6 +259,13 @@ class Batcher(Generic[PayloadT, ResultT]):
             self._drop(lane, "closed", queue.take_all())
         await self._idle.wait()
         self._executor.shutdown(wait=False)
+
+    def _give_back(self, reservation: Reservation) -> None:
+        self._lanes[reservation.lane].reserved_tokens -= reservation.tokens
+        reservation.tokens = 0
+
+    def _tell_queued(self, lane: Lane) -> None:
+        self._observer.queued(lane, self._lanes[lane].claimed_tokens)
 
     def _schedule_pump(self, loop: asyncio.AbstractEventLoop) -> None:
         # Not at once: whoever else arrives in this turn of the loop shares the batch.
@@ -305,7 +299,7 @@ class Batcher(Generic[PayloadT, ResultT]):
         self._running_tokens = sum(entry.tokens for entry in batch)
         run = loop.run_in_executor(self._executor, self._run_timed, [entry.payload for entry in batch])
         run.add_done_callback(partial(self._finish, loop, lane, batch))
-        self._observer.queued(lane, self._lanes[lane].tokens)
+        self._tell_queued(lane)
         self._observer.running(self._running_tokens)
 
     def _run_timed(self, payloads: list[PayloadT]) -> tuple[list[ResultT | BatchError], float]:
@@ -343,6 +337,9 @@ class Batcher(Generic[PayloadT, ResultT]):
             self._settle(entry, outcome)
         self._rate_tokens = self._rate_tokens * RATE_MEMORY + tokens
         self._rate_seconds = self._rate_seconds * RATE_MEMORY + seconds
+        if tokens >= self._limits.batch_tokens * FULL_BATCH_SHARE:
+            self._full_rate_tokens = self._full_rate_tokens * RATE_MEMORY + tokens
+            self._full_rate_seconds = self._full_rate_seconds * RATE_MEMORY + seconds
         # Bulk earns its share of the time that interactive batches take while it waits, and pays with its own.
         if lane is Lane.INTERACTIVE and self._lanes[Lane.BULK].tokens > 0:
             self._bulk_credit_seconds += seconds * self._bulk_ratio
@@ -372,7 +369,7 @@ class Batcher(Generic[PayloadT, ResultT]):
                 entry, ItemExpiredError() if reason == "expired" else BatcherClosedError("the batcher is closed")
             )
         if dropped:
-            self._observer.queued(lane, self._lanes[lane].tokens)
+            self._tell_queued(lane)
             self._observer.dropped(lane, reason, dropped)
 
     def _settle(self, entry: Entry[PayloadT, ResultT], outcome: ResultT | BatchError) -> None:
@@ -384,7 +381,11 @@ class Batcher(Generic[PayloadT, ResultT]):
 
     def _seconds_to_run(self, tokens: int) -> float:
         rate = self.tokens_per_second
-        return min(MAX_RETRY_SECONDS, max(MIN_RETRY_SECONDS, tokens / rate if rate else 1.0))
+        return _retry_seconds(tokens / rate if rate else 1.0)
+
+
+def _retry_seconds(seconds: float) -> float:
+    return min(MAX_RETRY_SECONDS, max(MIN_RETRY_SECONDS, seconds))
 
 
 def _failure(error: BaseException) -> ItemFailedError:

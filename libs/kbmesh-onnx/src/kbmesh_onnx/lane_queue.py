@@ -19,6 +19,32 @@ class Lane(StrEnum):
     """Ingestion; keeps a share of the model's time."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class QueueLimits:
+    """How a model's queue is kept. Raises ValueError for shares that are out of range."""
+
+    queue_tokens: int = 524_288
+    """Tokens that may wait."""
+    draw_tokens: int = 4096
+    """Tokens that are drawn from the queue at once and sorted by length."""
+    batch_tokens: int = 1024
+    """Tokens of one run of the model, padding included."""
+    bulk_share: float = 0.25
+    """Part of the model's time that bulk work gets where both lanes always have work."""
+    interactive_reserve: float = 0.25
+    """Part of the queue that bulk work may not fill, so that ingestion cannot shut out those who wait."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.bulk_share < 1 or not 0 <= self.interactive_reserve < 1:
+            raise ValueError("bulk_share lies between 0 and 1, interactive_reserve from 0 to below 1")
+
+    def admission(self, lane: Lane) -> int:
+        """Tokens that may wait for a submission to this lane to be taken."""
+        return (
+            self.queue_tokens if lane is Lane.INTERACTIVE else int(self.queue_tokens * (1 - self.interactive_reserve))
+        )
+
+
 class BatchError(Exception):
     """Why an item, or a whole submission, has no result."""
 
@@ -62,6 +88,15 @@ class Submission(Generic[ResultT]):
         return len(self.outcomes) == self.items
 
 
+class Reservation:
+    """Room in the queue for work that is still being made ready. Belongs to one submission."""
+
+    def __init__(self, *, lane: Lane, tokens: int) -> None:
+        self.lane = lane
+        self.tokens = tokens
+        """What is held. 0 once it has been given back."""
+
+
 @dataclass(kw_only=True, slots=True, eq=False)
 class Entry(Generic[PayloadT, ResultT]):
     """One item in the queue."""
@@ -98,8 +133,14 @@ class LaneQueue(Generic[PayloadT, ResultT]):
 
     def __init__(self) -> None:
         self.tokens = 0
+        self.reserved_tokens = 0
         self._arrived: deque[Entry[PayloadT, ResultT]] = deque()
         self._planned: deque[list[Entry[PayloadT, ResultT]]] = deque()
+
+    @property
+    def claimed_tokens(self) -> int:
+        """What waits, and what is reserved for work that is still being made ready."""
+        return self.tokens + self.reserved_tokens
 
     def push(self, entry: Entry[PayloadT, ResultT]) -> None:
         """Adds an item at the end."""
