@@ -79,14 +79,17 @@ def test_without_a_reranker_the_fused_order_is_returned_and_marked(
     assert [entry["stage"].lower() for entry in answer["degraded"]] == ["rerank"]
     assert answer["degraded"][0]["reason"] in ("DEADLINE_EXCEEDED", "DEPENDENCY_UNAVAILABLE")
 
-    # The vector store hangs: the knowledge base says so, the answer is empty with a reason.
+    # The vector store hangs: the knowledge base says so, the answer is empty with a reason, and the command fails.
     stopped = mesh.pids["edge"]
     os.kill(stopped, signal.SIGSTOP)
     try:
-        answer = mesh.json("search", "When do backups run?", "--kb", "notes")
+        done = mesh.kbmesh("search", "When do backups run?", "--kb", "notes", check=False)
     finally:
         os.kill(stopped, signal.SIGCONT)
+    assert done.returncode == 1
+    answer = json.loads(done.stdout)
     assert answer["results"] == []
+    assert [entry["stage"] for entry in answer["degraded"]] == ["search"]
     assert answer["knowledge_bases"][0]["status"] in ("TIMEOUT", "UNAVAILABLE")
 
     # And back again: nothing was lost.
