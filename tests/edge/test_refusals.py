@@ -6,6 +6,7 @@ import grpc
 import pytest
 from edge_points import AXES, DENSE, field, numbered, point
 from qdrant_client import AsyncQdrantClient, models
+from qdrant_client import grpc as qdrant
 
 
 async def code_of(call: Awaitable[object]) -> grpc.StatusCode:
@@ -68,6 +69,35 @@ async def test_a_vector_that_does_not_fit_is_refused_and_harms_nothing(
     ],
 )
 async def test_what_is_wrong_is_refused(
+    client: AsyncQdrantClient, standing: str, call: Callable[[AsyncQdrantClient, str], Awaitable[object]]
+) -> None:
+    assert await code_of(call(client, standing)) is grpc.StatusCode.INVALID_ARGUMENT
+
+
+NO_SUCH_NUMBER = 77
+
+
+def no_such_field_type(client: AsyncQdrantClient, name: str) -> Awaitable[object]:
+    message = qdrant.CreateFieldIndexCollection(collection_name=name, field_name="a")
+    message.field_type = NO_SUCH_NUMBER  # a newer client's
+    return client.grpc_points.CreateFieldIndex(message)
+
+
+def no_such_distance(client: AsyncQdrantClient, name: str) -> Awaitable[object]:
+    message = qdrant.CreateCollection(collection_name=f"{name}-distance")
+    message.vectors_config.params_map.map["dense"].size = 4
+    message.vectors_config.params_map.map["dense"].distance = NO_SUCH_NUMBER
+    return client.grpc_collections.Create(message)
+
+
+def no_such_modifier(client: AsyncQdrantClient, name: str) -> Awaitable[object]:
+    message = qdrant.CreateCollection(collection_name=f"{name}-modifier")
+    message.sparse_vectors_config.map["bm25"].modifier = NO_SUCH_NUMBER
+    return client.grpc_collections.Create(message)
+
+
+@pytest.mark.parametrize("call", [no_such_field_type, no_such_distance, no_such_modifier])
+async def test_a_number_that_no_enum_has_is_refused(
     client: AsyncQdrantClient, standing: str, call: Callable[[AsyncQdrantClient, str], Awaitable[object]]
 ) -> None:
     assert await code_of(call(client, standing)) is grpc.StatusCode.INVALID_ARGUMENT

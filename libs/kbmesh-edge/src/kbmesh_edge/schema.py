@@ -76,23 +76,27 @@ def _dense(message: qdrant.VectorParams) -> DenseVector:
     if not 1 <= message.size <= _MAX_VECTOR_SIZE:
         raise InvalidRequest(f"vector size {message.size} is not from 1 to {_MAX_VECTOR_SIZE}")
     if message.distance not in _DISTANCES:
-        raise InvalidRequest("vector without a distance")
+        raise InvalidRequest("vector without a distance")  # or with one whose number Qdrant does not know
     return DenseVector(size=message.size, distance=_DISTANCES[message.distance])
 
 
 def _sparse(message: qdrant.SparseVectorParams) -> SparseVector:
     if message.index.datatype not in (qdrant.Datatype.Default, qdrant.Datatype.Float32):
         raise NotServed("vectors other than float32")
+    if message.modifier not in qdrant.Modifier.values():
+        raise InvalidRequest(f"there is no modifier {message.modifier}")
     return SparseVector(idf=message.modifier == qdrant.Modifier.Idf)
 
 
 def to_index(
     message: qdrant.CreateFieldIndexCollection,
 ) -> engine.PayloadSchemaType | engine.KeywordIndexParams | engine.IntegerIndexParams:
-    """Raises NotServed for text and geo indexes. Memory placement has no effect."""
+    """Memory placement has no effect. Raises NotServed for text and geo indexes, InvalidRequest for an unknown type."""
     kind = _INDEX_TYPES.get(message.field_type)
     if not message.HasField("field_type"):
         raise InvalidRequest("field_type is missing")
+    if message.field_type not in qdrant.FieldType.values():
+        raise InvalidRequest(f"there is no field_type {message.field_type}")
     if kind is None:
         raise NotServed(f"payload indexes of kind {qdrant.FieldType.Name(message.field_type)}")
     params = message.field_index_params
