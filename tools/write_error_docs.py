@@ -22,8 +22,8 @@ TAIL = """
 Some calls fail before kbmesh sees them. Their status is gRPC's own, without `ErrorInfo`:
 
 - RESOURCE_EXHAUSTED, "Received message larger than max": a message is over the server's `KBMESH_MAX_MESSAGE_BYTES`
-  (64 MiB), or an answer is over the client's own limit (4 MiB in gRPC, unless the channel says otherwise). A stream ends
-  with it, and what was in work is lost. The same message never succeeds: send a smaller one.
+  (64 MiB), or an answer is over the client's own limit (4 MiB in gRPC, unless the channel says otherwise). A stream
+  ends with it, and what was in work is lost. The same message never succeeds: send a smaller one.
 - RESOURCE_EXHAUSTED that speaks of metadata: the call's metadata is over 64 KiB.
 - UNIMPLEMENTED, "Method not found!": the server has no such service or method.
 - UNAVAILABLE: nobody listens at the address, or the connection broke, as where the process was killed.
