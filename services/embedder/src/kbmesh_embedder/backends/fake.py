@@ -15,7 +15,8 @@ from kbmesh_rpc.errors import EmptyText, KbmeshError, TextTooLong
 from numpy.typing import NDArray
 
 from kbmesh_embedder.backends.port import Embeddings, InputType, ModelDescription, Priority, TokenCount, Truncation
-from kbmesh_embedder.backends.queued import ReadyText, check_room, embed_ready
+from kbmesh_embedder.backends.queued import ReadyText, embed_ready, reserved
+from kbmesh_embedder.backends.tokenizing import estimate_tokens
 
 DIMENSION = 384
 MATRYOSHKA_DIMENSIONS = (256, 128, 64)
@@ -86,15 +87,16 @@ class FakeBackend:
         priority: Priority,
         deadline: float | None,
     ) -> Embeddings:
-        check_room(self._batcher, priority)
-        return await embed_ready(
-            self._batcher,
-            [_ready(index, text, truncation) for index, text in enumerate(texts)],
-            self._description,
-            priority=priority,
-            deadline=deadline,
-            tokenize_seconds=0.0,
-        )
+        estimate = estimate_tokens(texts, max_tokens=MAX_TOKENS)
+        with reserved(self._batcher, estimate, priority=priority, deadline=deadline) as reservation:
+            return await embed_ready(
+                self._batcher,
+                [_ready(index, text, truncation) for index, text in enumerate(texts)],
+                self._description,
+                reservation=reservation,
+                deadline=deadline,
+                tokenize_seconds=0.0,
+            )
 
     async def count_tokens(
         self, texts: Sequence[str], *, input_type: InputType, with_offsets: bool

@@ -1,9 +1,8 @@
 """An exported encoder, run by ONNX Runtime in this process."""
 
-import asyncio
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -26,14 +25,17 @@ from kbmesh_embedder.backends.port import (
     TokenCount,
     Truncation,
 )
-from kbmesh_embedder.backends.queued import ReadyText, check_room, embed_ready
+from kbmesh_embedder.backends.queued import ReadyText, embed_ready, reserved
+from kbmesh_embedder.backends.tokenizing import TokenizingLane, estimate_tokens
 
-TOKENIZER_THREADS = 2
 WARM_UP_TOKENS = (8, 32, 128, 512)
 
 
 class OnnxBackend:
-    """One model folder, loaded. Tokenises in threads of its own and infers in the batcher's."""
+    """One model folder, loaded. Tokenises in threads of its own and infers in the batcher's.
+
+    Interactive calls, bulk calls and counting have a tokenising thread each, so that none waits for another's texts.
+    """
 
     def __init__(
         self,
@@ -52,7 +54,11 @@ class OnnxBackend:
         self._tokens_of_nothing = {
             input_type: tokenizer.count([""], prefix)[0] for input_type, prefix in self._prefixes.items()
         }
-        self._threads = ThreadPoolExecutor(max_workers=TOKENIZER_THREADS, thread_name_prefix="tokenizer")
+        self._embed_lanes = {
+            Priority.INTERACTIVE: TokenizingLane("interactive"),
+            Priority.BULK: TokenizingLane("bulk", in_order=True),
+        }
+        self._count_lane = TokenizingLane("count")
         self._batcher: Batcher[TokenizedText, NDArray[np.float32]] = Batcher(
             self._run,
             limits=limits,
@@ -128,32 +134,34 @@ class OnnxBackend:
         priority: Priority,
         deadline: float | None,
     ) -> Embeddings:
-        check_room(self._batcher, priority)
-        loop = asyncio.get_running_loop()
-        started = time.monotonic()
-        ready = await loop.run_in_executor(self._threads, self._tokenize, texts, input_type, truncation)
-        return await embed_ready(
-            self._batcher,
-            ready,
-            self._description,
-            priority=priority,
-            deadline=deadline,
-            tokenize_seconds=time.monotonic() - started,
-        )
+        estimate = estimate_tokens(texts, prefix=self._prefixes[input_type], max_tokens=self._card.max_tokens)
+        with reserved(self._batcher, estimate, priority=priority, deadline=deadline) as reservation:
+            started = time.monotonic()
+            tokenize = partial(self._tokenize, input_type=input_type, truncation=truncation)
+            ready = await self._embed_lanes[priority].run(tokenize, texts, deadline=deadline)
+            return await embed_ready(
+                self._batcher,
+                ready,
+                self._description,
+                reservation=reservation,
+                deadline=deadline,
+                tokenize_seconds=time.monotonic() - started,
+            )
 
     async def count_tokens(
         self, texts: Sequence[str], *, input_type: InputType, with_offsets: bool
     ) -> tuple[TokenCount, ...]:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._count, texts, input_type, with_offsets)
+        count = partial(self._count, input_type=input_type, with_offsets=with_offsets)
+        return tuple(await self._count_lane.run(count, texts))
 
     async def close(self) -> None:
         await self._batcher.close()
-        self._threads.shutdown(wait=False)
+        for lane in (*self._embed_lanes.values(), self._count_lane):
+            lane.close()
         self._session.close()
 
     def _tokenize(
-        self, texts: Sequence[str], input_type: InputType, truncation: Truncation
+        self, texts: Sequence[str], start: int, *, input_type: InputType, truncation: Truncation
     ) -> list[ReadyText[TokenizedText] | KbmeshError]:
         tokenized = self._tokenizer.try_encode(
             texts,
@@ -161,7 +169,7 @@ class OnnxBackend:
             max_tokens=self._card.max_tokens,
             truncation=truncation.value,
         )
-        return [self._ready(index, text, input_type) for index, text in enumerate(tokenized)]
+        return [self._ready(index, text, input_type) for index, text in enumerate(tokenized, start)]
 
     def _ready(
         self, index: int, text: TokenizedText | TextError, input_type: InputType
@@ -175,7 +183,9 @@ class OnnxBackend:
             return EmptyText(f"texts[{index}]")
         return ReadyText(payload=text, tokens=text.tokens, tokens_cut=text.tokens_cut)
 
-    def _count(self, texts: Sequence[str], input_type: InputType, with_offsets: bool) -> tuple[TokenCount, ...]:
+    def _count(
+        self, texts: Sequence[str], start: int, *, input_type: InputType, with_offsets: bool
+    ) -> tuple[TokenCount, ...]:
         counts = self._tokenizer.count(texts, self._prefixes[input_type])
         if not with_offsets:
             return tuple(TokenCount(tokens=count) for count in counts)

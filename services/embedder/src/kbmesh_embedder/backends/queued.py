@@ -14,6 +14,7 @@ from kbmesh_onnx.batcher import (
     ItemFailedError,
     Lane,
     QueueFullError,
+    Reservation,
 )
 from kbmesh_rpc.errors import DeadlineExceeded, InferenceFailed, KbmeshError, QueueFull, ShuttingDown
 from kbmesh_rpc.logs import get_logger
@@ -50,10 +51,13 @@ def queue_errors() -> Iterator[None]:
         raise ShuttingDown from error
 
 
-def check_room(batcher: Batcher[PayloadT, NDArray[np.float32]], priority: Priority) -> None:
-    """Raises QueueFull where no text would be taken, so that nothing is tokenised in vain."""
-    with queue_errors():
-        batcher.check_room(LANES[priority])
+@contextmanager
+def reserved(
+    batcher: Batcher[PayloadT, NDArray[np.float32]], tokens: int, *, priority: Priority, deadline: float | None
+) -> Iterator[Reservation]:
+    """Holds room for texts while they are tokenised. Raises QueueFull, so that nothing is tokenised in vain."""
+    with queue_errors(), batcher.reserve(tokens, lane=LANES[priority], deadline=deadline) as reservation:
+        yield reservation
 
 
 async def embed_ready(
@@ -61,7 +65,7 @@ async def embed_ready(
     texts: Sequence[ReadyText[PayloadT] | KbmeshError],
     model: ModelDescription,
     *,
-    priority: Priority,
+    reservation: Reservation,
     deadline: float | None,
     tokenize_seconds: float,
 ) -> Embeddings:
@@ -73,8 +77,8 @@ async def embed_ready(
     with queue_errors():
         batched = await batcher.submit(
             [Item(payload=text.payload, tokens=text.tokens) for _, text in ready],
-            lane=LANES[priority],
             deadline=deadline,
+            reservation=reservation,
         )
     vectors = np.zeros((len(texts), model.dimension), dtype=np.float32)
     receipts = [TextReceipt(error=text if isinstance(text, KbmeshError) else None) for text in texts]

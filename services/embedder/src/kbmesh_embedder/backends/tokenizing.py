@@ -1,0 +1,123 @@
+"""Tokenising beside the event loop, slice by slice, so that a large call does not hold up a small one."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+from kbmesh_rpc.errors import DeadlineExceeded, QueueFull, ShuttingDown
+
+ResultT = TypeVar("ResultT")
+
+LANE_CHARACTERS = 32 * 1024 * 1024
+SLICE_CHARACTERS = 65_536
+CHARACTERS_PER_TOKEN = 3
+"""Fewer than prose has, so that an estimate is rather too high than too low."""
+SPARE_TOKENS = 2
+MIN_RETRY_SECONDS = 0.1
+MAX_RETRY_SECONDS = 60.0
+
+
+def estimate_tokens(texts: Sequence[str], *, prefix: str = "", max_tokens: int) -> int:
+    """About how many tokens the model will read of the texts; rather more than fewer."""
+    return sum(min(max_tokens, (len(prefix) + len(text)) // CHARACTERS_PER_TOKEN + SPARE_TOKENS) for text in texts)
+
+
+class TokenizingLane:
+    """One thread that tokenises for one kind of call.
+
+    A call is cut into slices of whole texts. Where `in_order` is false the calls take turns, slice by slice, so that a
+    short one is soon done whatever the others bring; else each call waits until the ones before it are done, so that
+    the model gets work early. The characters that wait are limited: they lie in memory.
+    """
+
+    def __init__(self, name: str, *, in_order: bool = False, limit_characters: int = LANE_CHARACTERS) -> None:
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"tokenizer-{name}")
+        self._turn = asyncio.Lock() if in_order else None
+        self._limit = limit_characters
+        self._characters = 0
+        self._closed = False
+        self._characters_per_second: float | None = None
+
+    @property
+    def waiting_characters(self) -> int:
+        """Characters of the calls that are not done yet."""
+        return self._characters
+
+    async def run(
+        self,
+        work: Callable[[Sequence[str], int], Sequence[ResultT]],
+        texts: Sequence[str],
+        *,
+        deadline: float | None = None,
+    ) -> list[ResultT]:
+        """Gives what `work` makes of the texts, in order. `work` gets some texts and the index of the first.
+
+        `deadline` is a time of `time.monotonic`. Raises QueueFull where too much waits, DeadlineExceeded, and what
+        `work` raises.
+        """
+        with self._admitted(sum(map(len, texts))):
+            if self._turn is None:
+                return await self._run(work, texts, deadline)
+            async with self._turn:
+                return await self._run(work, texts, deadline)
+
+    async def _run(
+        self, work: Callable[[Sequence[str], int], Sequence[ResultT]], texts: Sequence[str], deadline: float | None
+    ) -> list[ResultT]:
+        loop = asyncio.get_running_loop()
+        results: list[ResultT] = []
+        for start, end in _slices(texts):
+            if self._closed:
+                raise ShuttingDown
+            if deadline is not None and deadline <= time.monotonic():
+                raise DeadlineExceeded("tokenize")
+            results += await loop.run_in_executor(self._thread, self._timed, work, texts[start:end], start)
+        return results
+
+    def close(self) -> None:
+        """Ends the thread once it has done what it was given. Calls that have slices left end as ShuttingDown."""
+        self._closed = True
+        self._thread.shutdown(wait=False)
+
+    def _timed(
+        self, work: Callable[[Sequence[str], int], Sequence[ResultT]], texts: Sequence[str], start: int
+    ) -> Sequence[ResultT]:
+        began = time.monotonic()
+        results = work(texts, start)
+        seconds = time.monotonic() - began
+        if seconds > 0:
+            self._characters_per_second = sum(map(len, texts)) / seconds
+        return results
+
+    @contextmanager
+    def _admitted(self, characters: int) -> Iterator[None]:
+        over = self._characters + characters - self._limit
+        # One call that is larger than the limit is taken where nothing else waits, for otherwise it never could be.
+        if self._characters > 0 and over > 0:
+            speed = self._characters_per_second
+            wait = min(self._characters, over) / speed if speed else 1.0
+            raise QueueFull(
+                queued_tokens=self._characters // CHARACTERS_PER_TOKEN,
+                limit=self._limit // CHARACTERS_PER_TOKEN,
+                retry_after_seconds=min(MAX_RETRY_SECONDS, max(MIN_RETRY_SECONDS, wait)),
+            )
+        self._characters += characters
+        try:
+            yield
+        finally:
+            self._characters -= characters
+
+
+def _slices(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """First and last index, exclusive, of runs of texts that have about SLICE_CHARACTERS together."""
+    start = characters = 0
+    for index, text in enumerate(texts):
+        if index > start and characters + len(text) > SLICE_CHARACTERS:
+            yield start, index
+            start, characters = index, 0
+        characters += len(text)
+    if start < len(texts):
+        yield start, len(texts)
