@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 from kbmesh_retriever.mesh.port import Chunk, Chunked, Embedded, ModelInfo, SourceDocument
-from kbmesh_rpc.errors import DocumentEmpty, KbmeshError, ModelMismatch, ModelNotFound
+from kbmesh_rpc.errors import DocumentEmpty, EmptyText, KbmeshError, ModelMismatch, ModelNotFound
 
 DIMENSION = 16
 
@@ -23,7 +23,7 @@ def vector_of(text: str) -> np.ndarray[Any, np.dtype[np.float32]]:
 
 
 class WordEmbedder:
-    """An `EmbedderPort` whose vectors come from words. `texts` are all that it embedded."""
+    """An `EmbedderPort` whose vectors come from words; it reads ASCII alone. `texts` are all that it embedded."""
 
     def __init__(self, model: str = "words", fingerprint: str = "f" * 64) -> None:
         self.info = ModelInfo(name=model, fingerprint=fingerprint, dimension=DIMENSION, max_tokens=256)
@@ -47,9 +47,13 @@ class WordEmbedder:
             raise ModelMismatch(model, expected=expected_fingerprint, actual=self.info.fingerprint)
         self.texts.extend(texts)
         tokens = [len(text.split()) for text in texts]
+        read = [any(sign.isascii() and sign.isprintable() for sign in text) for text in texts]
         return Embedded(
-            vectors=np.array([vector_of(text) for text in texts], dtype=np.float32),
-            errors=tuple(None for _ in texts),
+            vectors=np.array(
+                [vector_of(text) if reads else np.zeros(DIMENSION) for text, reads in zip(texts, read, strict=True)],
+                dtype=np.float32,
+            ),
+            errors=tuple(None if reads else EmptyText("inputs.text") for reads in read),
             tokens=tuple(min(count, self.info.max_tokens) for count in tokens),
             tokens_cut=tuple(max(0, count - self.info.max_tokens) for count in tokens),
             model=self.info.name,

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import numpy as np
 import pytest
-from kbmesh_retriever.catalog.port import KnowledgeBase
+from kbmesh_retriever.catalog.port import KnowledgeBase, RetrievalDefaults
 from kbmesh_retriever.ingest.document import IncomingDocument
 from kbmesh_retriever.keywords.analyser import encode_query
 from kbmesh_retriever.mesh.port import Embedded
@@ -16,6 +16,7 @@ from kbmesh_rpc.errors import (
     DependencyUnavailable,
     DocumentEmpty,
     DocumentTooLarge,
+    EmptyText,
     InferenceFailed,
     InvalidField,
     KbmeshError,
@@ -171,6 +172,37 @@ async def test_a_chunk_without_vector_fails_its_document(workshop: Workshop) -> 
     assert caught.value.reason is Reason.INFERENCE_FAILED
     assert "chunk 2" in caught.value.message
     assert await texts_found(workshop, kb, "valve") == ["The valve is red."]
+
+
+UNREADABLE = "\ue000\ue001"
+
+
+async def test_a_chunk_that_the_model_cannot_read_is_kept_for_its_words(workshop: Workshop) -> None:
+    kb = await workshop.make(retrieval=RetrievalDefaults(min_vector_score=-1))
+    result = await workshop.ingest(kb, "a.md", f"The valve is red.\n\n{UNREADABLE}\n\nПриветствие\n\nThe end.")
+    assert (result.outcome, result.chunks, result.embedded) == ("new", 4, 2)
+    assert [(warning.reason, dict(warning.metadata)) for warning in result.warnings] == [
+        (Reason.EMPTY_TEXT, {"chunk": "1"}),
+        (Reason.EMPTY_TEXT, {"chunk": "2"}),
+    ]
+    assert await texts_found(workshop, kb, "Приветствие") == ["Приветствие"]
+    # It has no meaning, so none is near to it, not even by the least of scores.
+    scope = Scope(tenant=kb.tenant, knowledge_base_id=kb.id)
+    query = SearchQuery(
+        collection=kb.collection, scope=scope, dense=vector_of("valve"), sparse=None, limit=9, min_dense_score=-1
+    )
+    found = (await workshop.store.search(query)).dense
+    assert {hit.payload["text"] for hit in found} == {"The valve is red.", "The end."}
+    assert (await workshop.ingest(kb, "a.md", "The valve is blue.")).chunks == 1
+    await workshop.sweep()
+    assert await workshop.points(kb) == 1
+
+
+async def test_a_document_of_which_the_model_can_read_nothing_fails(workshop: Workshop) -> None:
+    kb = await workshop.make()
+    with pytest.raises(EmptyText):
+        await workshop.ingest(kb, "a.md", UNREADABLE)
+    assert await workshop.points(kb) == 0
 
 
 async def test_vectors_of_another_shape_are_refused(workshop: Workshop) -> None:

@@ -10,9 +10,11 @@ from kbmesh_rpc.errors import (
     Conflict,
     DependencyInvalidResponse,
     DocumentEmpty,
+    EmptyText,
     KbmeshError,
     KnowledgeBaseNotFound,
     QueueFull,
+    Reason,
     error_for,
 )
 from kbmesh_rpc.logs import get_logger
@@ -25,7 +27,7 @@ from kbmesh_retriever.ingest.fingerprint import content_sha256, description_fing
 from kbmesh_retriever.ingest.points import build_points, keyword_vectors
 from kbmesh_retriever.ingest.turns import Turns
 from kbmesh_retriever.keywords.analyser import ANALYSER_FINGERPRINT
-from kbmesh_retriever.mesh.port import Chunked, ChunkerPort, Embedded, EmbedderPort, SourceDocument
+from kbmesh_retriever.mesh.port import Chunked, ChunkerPort, Embedded, EmbedderPort, SourceDocument, Warned
 from kbmesh_retriever.stores.port import Scope, SparseVector, VectorStore
 
 logger = get_logger(__name__)
@@ -34,6 +36,7 @@ _MAX_ATTEMPTS = 5
 _TEXTS_A_CALL = 256
 _MAX_RETRY_SECONDS = 10.0
 _MAX_QUEUE_RETRIES = 20
+_MAX_WARNINGS = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +51,11 @@ class _Prepared:
     """Everything that is written, but for the generation's number."""
 
     chunked: Chunked
-    dense: NDArray[np.float32] = field(repr=False)
+    dense: list[NDArray[np.float32] | None] = field(repr=False)
     sparse: list[SparseVector] = field(repr=False)
     tokens: int
     truncated: int
+    warnings: tuple[Warned, ...]
 
 
 class Ingester:
@@ -149,21 +153,29 @@ class Ingester:
         )
         if not chunked.chunks:
             raise DocumentEmpty
-        parts: list[NDArray[np.float32]] = []
+        dense: list[NDArray[np.float32] | None] = []
         tokens = truncated = 0
         for start in range(0, len(chunked.chunks), _TEXTS_A_CALL):
             texts = [chunk.embedded_text for chunk in chunked.chunks[start : start + _TEXTS_A_CALL]]
             embedded = await self._embed(knowledge_base, texts)
             _check(embedded, first_chunk=start, texts=len(texts), dimension=knowledge_base.dimension)
-            parts.append(embedded.vectors)
+            # A failed text is one without anything to read: `_check` lets no other pass.
+            dense += [
+                vector if error is None else None
+                for vector, error in zip(embedded.vectors, embedded.errors, strict=True)
+            ]
             tokens += sum(embedded.tokens)
             truncated += sum(cut > 0 for cut in embedded.tokens_cut)
+        unread = [index for index, vector in enumerate(dense) if vector is None]
+        if len(unread) == len(dense):
+            raise EmptyText("document.document")
         return _Prepared(
             chunked=chunked,
-            dense=np.concatenate(parts),
+            dense=dense,
             sparse=await asyncio.to_thread(keyword_vectors, chunked.chunks),
             tokens=tokens,
             truncated=truncated,
+            warnings=(*chunked.warnings, *map(_unread, unread[:_MAX_WARNINGS])),
         )
 
     async def _embed(self, knowledge_base: KnowledgeBase, texts: list[str]) -> Embedded:
@@ -223,10 +235,10 @@ class Ingester:
             document_id=str(reservation.document_id),
             outcome="new" if reservation.replaces is None else "changed",
             chunks=len(points),
-            embedded=len(points),
+            embedded=sum(point.dense is not None for point in points),
             tokens=prepared.tokens,
             truncated=prepared.truncated,
-            warnings=chunked.warnings,
+            warnings=prepared.warnings,
         )
 
     async def _give_up(self, knowledge_base: KnowledgeBase, reservation: Reservation, cause: BaseException) -> None:
@@ -248,12 +260,21 @@ class Ingester:
 
 
 def _check(embedded: Embedded, *, first_chunk: int, texts: int, dimension: int) -> None:
-    """A document with a chunk that cannot be found by its meaning would have lost it in silence."""
+    """A document with a chunk that cannot be found by its meaning would have lost it in silence; one without anything
+    for the model to read has no meaning to lose."""
     if embedded.vectors.shape != (texts, dimension):
         raise DependencyInvalidResponse(
             "embedder",
             f"the embedder gave vectors of shape {embedded.vectors.shape}, expected was {(texts, dimension)}",
         )
     for index, error in enumerate(embedded.errors, start=first_chunk):
-        if error is not None:
+        if error is not None and error.reason is not Reason.EMPTY_TEXT:
             raise error_for(error.reason, f"chunk {index}: {error.message}", error.metadata)
+
+
+def _unread(chunk: int) -> Warned:
+    return Warned(
+        reason=Reason.EMPTY_TEXT,
+        message="a chunk holds nothing that the model can read; it can be found by its words alone",
+        metadata={"chunk": str(chunk)},
+    )

@@ -24,12 +24,12 @@ def build_points(
     reservation: Reservation,
     document: IncomingDocument,
     chunked: Chunked,
-    dense: NDArray[np.float32],
+    dense: Sequence[NDArray[np.float32] | None],
     sparse: Sequence[SparseVector],
 ) -> list[Point]:
-    """One point for each chunk. `dense` is (chunks, dimension)."""
+    """One point for each chunk. `dense` and `sparse` are the chunks' vectors, in their order."""
     points = []
-    for row, (chunk, keywords) in enumerate(zip(chunked.chunks, sparse, strict=True)):
+    for chunk, vector, keywords in zip(chunked.chunks, dense, sparse, strict=True):
         payload: dict[str, Any] = {
             "tenant": knowledge_base.tenant,
             "knowledge_base_id": str(knowledge_base.id),
@@ -62,7 +62,7 @@ def build_points(
                     generation=reservation.generation,
                     index=chunk.index,
                 ),
-                dense=dense[row],
+                dense=vector,
                 sparse=keywords,
                 payload=payload,
             )

@@ -54,8 +54,8 @@ class Point:
     """
 
     id: UUID
-    dense: NDArray[np.float32]
-    """(dimension,), unit length."""
+    dense: NDArray[np.float32] | None
+    """(dimension,), unit length. None where there is nothing for the model to read: only words find such a point."""
     sparse: SparseVector
     payload: Mapping[str, Any]
 

@@ -263,14 +263,12 @@ def _to_struct(point: Point) -> models.PointStruct:
     payload = dict(point.payload)
     if numbers := metadata_numbers(payload.get("metadata") or {}):
         payload[METADATA_NUMBERS] = numbers
-    return models.PointStruct(
-        id=str(point.id),
-        vector={
-            DENSE: point.dense.tolist(),
-            BM25: models.SparseVector(indices=list(point.sparse.indices), values=list(point.sparse.values)),
-        },
-        payload=payload,
-    )
+    vector: dict[str, list[float] | models.SparseVector] = {
+        BM25: models.SparseVector(indices=list(point.sparse.indices), values=list(point.sparse.values))
+    }
+    if point.dense is not None:
+        vector[DENSE] = point.dense.tolist()
+    return models.PointStruct(id=str(point.id), vector=vector, payload=payload)
 
 
 def _to_hits(points: Sequence[models.ScoredPoint]) -> tuple[Hit, ...]:
