@@ -92,7 +92,7 @@ async def test_a_document_in_parts_gives_the_same_chunks(stub: Stub) -> None:
         ([pb.ChunkStreamRequest(part=b"text")], "INVALID_FIELD", "header"),
         (parts(pb.ChunkStreamHeader(), []), "DOCUMENT_EMPTY", None),
         (parts(pb.ChunkStreamHeader(document=pb.Document(text="x")), []), "INVALID_FIELD", "header.document.content"),
-        (parts(pb.ChunkStreamHeader(config=pb.ChunkingConfig(size=1)), [b"x"]), "INVALID_FIELD", "header.config.size"),
+        (parts(pb.ChunkStreamHeader(config=pb.ChunkingConfig(size=0)), [b"x"]), "INVALID_FIELD", "header.config.size"),
         ([*parts(pb.ChunkStreamHeader(), [b"x"]), *parts(pb.ChunkStreamHeader(), [])], "INVALID_FIELD", "header"),
         ([*parts(pb.ChunkStreamHeader(), [b"x"]), pb.ChunkStreamRequest()], "INVALID_FIELD", "message"),
         (parts(pb.ChunkStreamHeader(), [b"x" * 50_000] * 3), "DOCUMENT_TOO_LARGE", None),

@@ -12,6 +12,7 @@ MAX_INDENT = 32
 _BLANK = re.compile(r"\s*")
 _VISIBLE = regex.compile(r"[^\s\p{Z}\p{Cc}\p{Cf}]")
 _SUBSTANCE = regex.compile(r"[\p{L}\p{N}\p{M}\p{So}\p{Sc}\p{Co}\p{Cn}]")
+_LAST_SUBSTANCE = regex.compile(r"(?r)[\p{L}\p{N}\p{M}\p{So}\p{Sc}\p{Co}\p{Cn}]")
 
 
 def is_visible(text: str) -> bool:
@@ -23,6 +24,12 @@ def substance_end(text: str, start: int, end: int) -> int | None:
     """One past the first letter, number or pictograph in text[start:end]; None where all is punctuation."""
     found = _SUBSTANCE.search(text, start, end)
     return found.end() if found else None
+
+
+def last_substance(text: str, start: int, end: int) -> int | None:
+    """Where the last letter, number or pictograph of text[start:end] begins; None where all is punctuation."""
+    found = _LAST_SUBSTANCE.search(text, start, end)
+    return graphemes.floor(text, found.start(), start) if found else None
 
 
 def skip_blank(text: str, position: int, end: int) -> int:

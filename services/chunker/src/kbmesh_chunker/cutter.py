@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import regex
 
 from kbmesh_chunker import graphemes
-from kbmesh_chunker.blank import next_start, skip_blank, substance_end, trim_end
+from kbmesh_chunker.blank import last_substance, next_start, skip_blank, substance_end, trim_end
 from kbmesh_chunker.breaks import NO_BREAKS, Breaks
 from kbmesh_chunker.measure import Measure, TokenMeasure
 from kbmesh_chunker.sentences import sentence_ends, sentence_ends_backwards
@@ -91,21 +91,34 @@ class Cutter:
         position = fresh = next_start(self.text, start, end)
         while position < end:
             self.checkpoint()
+            if position == fresh and self._furthest(position, context_tokens) <= skip_blank(self.text, position, end):
+                # An indentation that leaves no room for a character is not kept.
+                position = fresh = skip_blank(self.text, position, end)
             window = self._window(position, fresh, end, context_tokens)
             if window.limit >= end:
                 yield position, end
                 return
             cut = self._choose(window)
             rest = next_start(self.text, cut, end)
+            run = self._punctuation_run(rest, end, context_tokens)
+            if run is not None and run <= window.limit:
+                cut, rest = run, next_start(self.text, run, end)
+                run = None
             if self._is_stub(rest, end, window):
                 if rest >= end or end <= window.stretch:
                     yield position, end
                     return
                 cut = self._share_out(window, cut, end)
                 rest = next_start(self.text, cut, end)
+                run = self._punctuation_run(rest, end, context_tokens)
             closing = trim_end(self.text, position, cut)
+            following = self._overlap(window, closing, rest, context_tokens)
+            if run is not None and following == rest:
+                cut = self._before_a_word(window, cut, run, context_tokens)
+                closing = trim_end(self.text, position, cut)
+                following = rest = next_start(self.text, cut, end)
             yield position, closing
-            position, fresh = self._overlap(window, closing, rest, context_tokens), rest
+            position, fresh = following, rest
 
     def _window(self, start: int, fresh: int, end: int, context_tokens: Callable[[int], int]) -> _Window:
         limit = self.measure.furthest(start, self.limits.size)
@@ -188,6 +201,39 @@ class Cutter:
             return False
         return not window.capped or end - rest < (window.limit - window.start) // 3
 
+    def _punctuation_run(self, rest: int, end: int, context_tokens: Callable[[int], int]) -> int | None:
+        """Where the punctuation ends of which a window from `rest` on would consist.
+
+        None where that window has more than punctuation, or where it cannot hold all of it: then nothing helps.
+        """
+        limit = min(end, self._furthest(rest, context_tokens))
+        if limit <= rest or substance_end(self.text, rest, limit) is not None:
+            return None
+        after = skip_blank(self.text, graphemes.floor(self.text, limit, rest), end)
+        if after < end and substance_end(self.text, after, after + 1) is None:
+            return None
+        return trim_end(self.text, rest, after)
+
+    def _before_a_word(self, window: _Window, cut: int, run: int, context_tokens: Callable[[int], int]) -> int:
+        """Another place for a cut, so that the punctuation after it, up to `run`, has a word before it."""
+        text = self.text
+        last = last_substance(text, window.visible, cut)
+        first = substance_end(text, window.visible, cut)
+        if last is None or first is None or first > last or self._furthest(last, context_tokens) < run:
+            return cut
+        lowest = graphemes.ceiling(text, first, window.visible)
+        place = self.breaks.strongest(lowest, last)
+        if place is None or not graphemes.is_boundary(text, place, window.visible):
+            place = self._choose_in_prose(window.visible, lowest, lowest, last)
+        return last if place is None or self._furthest(place, context_tokens) < run else place
+
+    def _furthest(self, start: int, context_tokens: Callable[[int], int]) -> int:
+        """Where a window that starts at `start` ends at the latest."""
+        limit = self.measure.furthest(start, self.limits.size)
+        if self.cap is not None:
+            limit = min(limit, self.cap.measure.furthest(start, max(1, self.cap.tokens - context_tokens(start))))
+        return limit
+
     def _share_out(self, window: _Window, cut: int, end: int) -> int:
         """Another place for the last cut, so that neither side is a stub."""
         width = end - window.start
@@ -223,9 +269,7 @@ class Cutter:
         start = self._overlap_start(window.start, earliest, closing)
         if not window.start < start < closing or substance_end(self.text, start, closing) is None:
             return rest
-        limit = self.measure.furthest(start, self.limits.size)
-        if self.cap is not None:
-            limit = min(limit, self.cap.measure.furthest(start, max(1, self.cap.tokens - context_tokens(start))))
+        limit = self._furthest(start, context_tokens)
         # An overlap that leaves no room for a new character is no overlap.
         visible = skip_blank(self.text, rest, len(self.text))
         return start if limit >= graphemes.ceiling(self.text, visible + 1, visible) else rest

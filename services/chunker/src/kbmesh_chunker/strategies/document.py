@@ -9,7 +9,7 @@ from math import inf
 
 from kbmesh_rpc.errors import InvalidField
 
-from kbmesh_chunker.blank import skip_blank
+from kbmesh_chunker.blank import skip_blank, substance_end
 from kbmesh_chunker.breaks import PARTING, Breaks
 from kbmesh_chunker.config import CHARACTER_SIZES, Options, Sizes, SizeUnit, Strategy
 from kbmesh_chunker.context import BUDGET_SHARE, TABLE_BUDGET_SHARE, write_context
@@ -110,7 +110,8 @@ def _joined(work: Work, sections: Iterator[_Section]) -> Iterator[_Section]:
     start: int | None = None
     for section in sections:
         begins = section.start if start is None else start
-        empty = section.body >= section.end
+        # What is punctuation alone, as a line above the first heading, is no text.
+        empty = section.body >= section.end or substance_end(work.document.text, section.start, section.end) is None
         if empty and work.measure.length(begins, section.end) <= most:
             start = begins
             continue
