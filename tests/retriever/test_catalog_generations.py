@@ -74,6 +74,21 @@ async def test_of_two_writers_the_slower_one_learns_of_it(catalog: SqlCatalog) -
     assert await counter(catalog, kb) == 1
 
 
+async def test_an_id_is_not_taken_over_by_a_document_named_like_it(catalog: SqlCatalog) -> None:
+    kb = knowledge_base()
+    await catalog.create_knowledge_base(kb)
+    first = await publish(catalog, kb.id, "first", "a")
+    impostor = await publish(catalog, kb.id, "impostor", str(first.document_id))
+    # An external id may look like an id; until a document has that id, it names its own.
+    named = await publish(catalog, kb.id, "named", str(UUID(int=7)))
+    assert (await catalog.get_document(kb.id, str(UUID(int=7)))).id == named.document_id
+    assert (await catalog.get_document(kb.id, str(first.document_id))).title == "first"
+    assert (await catalog.delete_document(kb.id, str(first.document_id))).title == "first"
+    with pytest.raises(DocumentNotFound):
+        await catalog.delete_document(kb.id, str(first.document_id))
+    assert (await catalog.get_document(kb.id, str(impostor.document_id))).title == "impostor"
+
+
 async def test_a_description_is_not_given_to_another_version(catalog: SqlCatalog) -> None:
     kb = knowledge_base()
     await catalog.create_knowledge_base(kb)

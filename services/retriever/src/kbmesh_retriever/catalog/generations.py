@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from kbmesh_rpc.errors import Conflict, DocumentNotFound, KnowledgeBaseNotFound
-from sqlalchemy import RowMapping, Select, and_, delete, exists, insert, or_, select, update
+from sqlalchemy import RowMapping, Select, and_, delete, exists, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -307,15 +307,18 @@ def _numbered(document_id: UUID, number: int) -> Any:
 
 
 async def _get(connection: AsyncConnection, knowledge_base_id: UUID, id_or_external_id: str) -> Document:
-    """By external id, or else by id: the caller's own names come first."""
+    """By id, or else by external id: who names an id got it from kbmesh, and must not reach another document that
+    somebody named like it. That holds of a deleted document too, until it is forgotten: a delete may be repeated."""
     named = documents.c.external_id == id_or_external_id
     if (document_id := uuid_or_none(id_or_external_id)) is not None:
-        named = or_(named, documents.c.id == document_id)
+        by_id = documents.c.id == document_id
+        if await connection.scalar(exists().where(by_id, documents.c.knowledge_base_id == knowledge_base_id).select()):
+            named = by_id
     rows = await connection.execute(_current(knowledge_base_id).where(named))
-    found = [document_of(row) for row in rows.mappings()]
-    if not found:
+    row = rows.mappings().one_or_none()
+    if row is None:
         raise DocumentNotFound(knowledge_base=str(knowledge_base_id), document=id_or_external_id)
-    return next((document for document in found if document.external_id == id_or_external_id), found[0])
+    return document_of(row)
 
 
 async def _next_counter(connection: AsyncConnection, knowledge_base_id: UUID) -> int:
