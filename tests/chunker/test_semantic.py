@@ -1,5 +1,8 @@
 """SEMANTIC: whole paragraphs, gathered up to the size."""
 
+import re
+
+import pytest
 from chunker.conftest import Chunk
 from chunker.laws import check_laws
 from kbmesh_chunker.chunking import ChunkedDocument
@@ -23,14 +26,28 @@ async def test_sem_10_chunks_are_slices_with_their_tabs_and_lines(chunk: Chunk) 
     assert texts(await chunk(text, strategy=Strategy.SEMANTIC)) == [text]
 
 
-async def test_sem_11_a_heading_stays_with_its_text(chunk: Chunk) -> None:
-    text = "\n\n".join(f"### Step {i}\n\n" + ("do the thing carefully. " * 12) for i in range(6))
-    for config in ({"size": 360}, {"size": 90, "unit": "tokens", "embedding_model": "word-pieces"}, {"size": 100}):
-        found = texts(await chunk(text, strategy=Strategy.SEMANTIC, **config))
-        for number in range(6):
-            holders = [piece for piece in found if f"### Step {number}" in piece]
-            assert any(f"### Step {number}\n\ndo the thing" in piece for piece in holders)
-        assert not any(piece.splitlines()[-1].startswith("#") for piece in found)
+@pytest.mark.parametrize(
+    "head", ["### Step {}", "**Step {}**", "__Step {}__", "{}. Step title", "{}) Step title", "Step {}"]
+)
+@pytest.mark.parametrize(
+    "config",
+    [{}, {"size": 360}, {"size": 100}, {"size": 90, "unit": "tokens", "embedding_model": "word-pieces"}],
+    ids=["defaults", "360", "100", "90-tokens"],
+)
+async def test_sem_11_a_heading_stays_with_its_text(chunk: Chunk, head: str, config: dict[str, object]) -> None:
+    heads = [head.format(number) for number in range(6)]
+    text = "\n\n".join(f"{head}\n\n" + ("do the thing carefully. " * 12) for head in heads)
+    found = texts(await chunk(text, strategy=Strategy.SEMANTIC, **config))
+    for line in heads:
+        assert any(f"{line}\n\ndo the thing" in piece for piece in found)
+    assert not any(piece.splitlines()[-1] in heads for piece in found)
+
+
+async def test_a_numbered_list_with_blank_lines_is_no_row_of_headings(chunk: Chunk) -> None:
+    text = "\n\n".join(f"{number}. Buy the part number {number * 7919}" for number in range(1, 40))
+    found = texts(await chunk(text, strategy=Strategy.SEMANTIC, size=120, overlap=0, minimum=0))
+    assert all(re.fullmatch(r"(\d+\. Buy the part number \d+(\n\n|$))+", piece) for piece in found)
+    assert len(found) > 5
 
 
 async def test_paragraphs_stay_whole_where_they_fit(chunk: Chunk) -> None:

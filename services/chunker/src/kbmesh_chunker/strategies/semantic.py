@@ -17,6 +17,8 @@ _NEXT_PARAGRAPH = 2
 _ATX = re.compile(r"[ \t]{0,3}#{1,6}(?:[ \t]|$)")
 _SETEXT = re.compile(r"[^\n]*\S[^\n]*\n[ \t]{0,3}(?:=+|-+)[ \t]*$")
 _ITEM = re.compile(r"[ \t]*(?:[-*+•·>|]|\d+[.)][ \t])")
+_BOLD = re.compile(r"[ \t]{0,3}(?:\*\*(?=\S)[^*\n]*[^*\s]\*\*|__(?=\S)[^_\n]*[^_\s]__)[:：]?")
+_NUMBERED = re.compile(r"[ \t]{0,3}\d{1,3}(?:\.\d{1,3})*[.)]?[ \t]+(?=\S)")
 _NO_HEADING_ENDS = tuple(".!?。！？…,;，；、|>)]}\"'`*_~:：")
 _LEADS_ON = (":", "：")
 
@@ -56,7 +58,9 @@ class _Paragraph:
     marked: bool
     """Whether it is nothing but such a line."""
     headlike: bool
-    """Whether it is short and unfinished, as headings of plain text are."""
+    """Whether it is short and unfinished, as headings of plain text are, or bold from end to end."""
+    item: bool
+    """Whether it begins as an item of a list does, by a number or a mark."""
     leads_on: bool
     """Whether it ends with a colon."""
 
@@ -70,6 +74,8 @@ def paragraph_breaks(text: str, blank_lines: int) -> Breaks:
         breaks.append((paragraph.start, PARTING if paragraph.opens else _NEXT_PARAGRAPH))
         if previous is not None:
             heads = previous.marked or (previous.headlike and not paragraph.headlike and not paragraph.opens)
+            # Numbered lines one after the other are a list.
+            heads = heads and not (previous.item and paragraph.item)
             if heads:
                 seals.append((previous.start, paragraph.start))
             elif previous.leads_on:
@@ -93,8 +99,9 @@ def _paragraph(text: str, start: int, end: int) -> _Paragraph:
     opens = _ATX.match(text, start, end) is not None
     last = text[max(start, end - 8) : end].rstrip()
     leads_on = last.endswith(_LEADS_ON)
+    item = _ITEM.match(text, start, end) is not None
     if end - start > 2 * _HEADING_CHARACTERS:
-        return _Paragraph(start=start, end=end, opens=opens, marked=False, headlike=False, leads_on=leads_on)
+        return _Paragraph(start=start, end=end, opens=opens, marked=False, headlike=False, leads_on=leads_on, item=item)
     content = text[start:end].replace("\r\n", "\n").rstrip()
     one_line = "\n" not in content
     marked = (one_line and opens) or _SETEXT.fullmatch(content) is not None
@@ -102,7 +109,11 @@ def _paragraph(text: str, start: int, end: int) -> _Paragraph:
         one_line
         and len(content) <= _HEADING_CHARACTERS
         and any(character.isalpha() for character in content)
-        and not content.endswith(_NO_HEADING_ENDS)
-        and _ITEM.match(content) is None
+        and (
+            _BOLD.fullmatch(content) is not None
+            or (not content.endswith(_NO_HEADING_ENDS) and (not item or _NUMBERED.match(content) is not None))
+        )
     )
-    return _Paragraph(start=start, end=end, opens=opens or marked, marked=marked, headlike=headlike, leads_on=leads_on)
+    return _Paragraph(
+        start=start, end=end, opens=opens or marked, marked=marked, headlike=headlike, leads_on=leads_on, item=item
+    )
