@@ -285,6 +285,21 @@ async def test_room_is_reserved_for_work_that_is_still_being_made_ready() -> Non
         pytest.fail("the batcher is closed")
 
 
+async def test_a_reservation_may_serve_two_submissions() -> None:
+    gate = Gate()
+    gate.open()
+    batcher = Batcher(gate, limits=QueueLimits(queue_tokens=100))
+    # Larger than the queue, so that neither would fit beside the other without it.
+    with batcher.reserve(200) as reservation:
+        assert (await batcher.submit(items("q"), reservation=reservation, keep_reserved=190)).outcomes == ("Q",)
+        assert batcher.queued_tokens == 190
+        answer = await batcher.submit(items("a", "b", tokens=95), reservation=reservation)
+        assert answer.outcomes == ("A", "B")
+        assert batcher.queued_tokens == 0
+    assert batcher.queued_tokens == 0
+    await batcher.close()
+
+
 async def test_a_reservation_is_given_back_whatever_becomes_of_the_work() -> None:
     notes = Notes()
     batcher = Batcher(Gate(), observer=notes, limits=QueueLimits(queue_tokens=100))

@@ -2,8 +2,10 @@
 
 import asyncio
 import math
+import threading
 from collections.abc import Sequence
 
+import grpc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +14,8 @@ from kbmesh_reranker.backends.fake import Pair
 from kbmesh_reranker.backends.port import DocumentScore, Method, ModelDescription, Scores, Timings
 from kbmesh_reranker.relevance import CallLimits, rerank, sigmoid
 from kbmesh_rpc.errors import Reason
+from kbmesh_rpc.status import from_rpc_error
+from prometheus_client import REGISTRY
 from reranker.calls import order, reason, serving
 
 
@@ -105,6 +109,8 @@ async def test_the_sigmoid_is_applied_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert max(probabilities.values()) - min(probabilities.values()) > 0.9
 
 
+QUEUES = [{"model": "all-MiniLM-L6-v2", "lane": lane} for lane in ("interactive", "bulk")]
+
 LIMITS = CallLimits(query_characters=100, documents=100, document_characters=100)
 
 
@@ -161,3 +167,37 @@ def test_reranking_is_a_permutation_in_one_order(
 def test_a_probability_lies_between_0_and_1(logit: float) -> None:
     assert 0 <= sigmoid(logit) <= 1
     assert sigmoid(logit) + sigmoid(-logit) == pytest.approx(1)
+
+
+async def test_a_flood_of_calls_is_refused_at_once_and_nothing_of_it_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_run, entered = threading.Event(), threading.Event()
+    may_run.set()
+
+    def slow(pair: Pair) -> float:
+        entered.set()
+        may_run.wait()
+        return 1.0
+
+    monkeypatch.setattr("kbmesh_reranker.backends.fake.logit", slow)
+    async with serving(backend="fake", queue_tokens=1000) as reranker:
+        may_run.clear()
+        entered.clear()
+        running = asyncio.create_task(reranker.rerank("query", ["running"]))
+        await asyncio.to_thread(entered.wait)
+        calls = [asyncio.create_task(reranker.rerank("query", ["word " * 100])) for _ in range(30)]
+        done, waiting = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+        assert waiting
+        for call in done:
+            error = call.exception()
+            assert isinstance(error, grpc.aio.AioRpcError)
+            refusal = from_rpc_error(error, dependency="reranker")
+            assert refusal.reason is Reason.QUEUE_FULL
+            assert refusal.retry_after_seconds is not None
+            assert refusal.retry_after_seconds > 0
+        may_run.set()
+        await running
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        assert any(isinstance(answer, pb2.RerankResponse) for answer in answers)
+        # All of the room is there again.
+        assert order(await reranker.rerank("query", ["word " * 100] * 3)) == [0, 1, 2]
+    assert sum(REGISTRY.get_sample_value("kbmesh_reranker_queue_tokens", labels) or 0.0 for labels in QUEUES) == 0

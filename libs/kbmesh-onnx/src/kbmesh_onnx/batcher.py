@@ -188,7 +188,7 @@ class Batcher(Generic[PayloadT, ResultT]):
         try:
             yield reservation
         finally:
-            self._give_back(reservation)
+            self._give_back(reservation, reservation.tokens)
             self._tell_queued(lane)
 
     async def submit(
@@ -198,12 +198,14 @@ class Batcher(Generic[PayloadT, ResultT]):
         lane: Lane = Lane.INTERACTIVE,
         deadline: float | None = None,
         reservation: Reservation | None = None,
+        keep_reserved: int = 0,
     ) -> Batched[ResultT]:
         """Runs the model over the items and gives one outcome for each.
 
         `deadline` is a time of the batcher's clock; an item that the model has not taken by then ends as
         ItemExpiredError. Cancelling the call takes its items out of the queue. With a `reservation`, which names the
-        lane, items that it covers are taken for certain. Raises QueueFullError and BatcherClosedError.
+        lane, items that it covers are taken for certain; `keep_reserved` tokens of it stay for a later submission.
+        Raises QueueFullError and BatcherClosedError.
         """
         if self._closed:
             raise BatcherClosedError("the batcher is closed")
@@ -214,8 +216,8 @@ class Batcher(Generic[PayloadT, ResultT]):
         tokens = sum(item.tokens for item in items)
         reserved = 0
         if reservation is not None:
-            lane, reserved = reservation.lane, reservation.tokens
-            self._give_back(reservation)
+            lane, reserved = reservation.lane, max(0, reservation.tokens - keep_reserved)
+            self._give_back(reservation, reserved)
         if tokens > reserved:
             self._check_size(lane, tokens)
         if reservation is None:
@@ -260,9 +262,9 @@ class Batcher(Generic[PayloadT, ResultT]):
         await self._idle.wait()
         self._executor.shutdown(wait=False)
 
-    def _give_back(self, reservation: Reservation) -> None:
-        self._lanes[reservation.lane].reserved_tokens -= reservation.tokens
-        reservation.tokens = 0
+    def _give_back(self, reservation: Reservation, tokens: int) -> None:
+        self._lanes[reservation.lane].reserved_tokens -= tokens
+        reservation.tokens -= tokens
 
     def _tell_queued(self, lane: Lane) -> None:
         self._observer.queued(lane, self._lanes[lane].claimed_tokens)

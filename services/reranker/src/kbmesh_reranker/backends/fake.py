@@ -11,7 +11,7 @@ from kbmesh_onnx.batcher import Batcher, BatchObserver, Item, QueueLimits
 from kbmesh_rpc.errors import EmptyText, KbmeshError
 
 from kbmesh_reranker.backends.port import Method, ModelDescription, Scores, Timings
-from kbmesh_reranker.backends.queued import Windows, score_windows
+from kbmesh_reranker.backends.queued import Windows, estimate_query_tokens, estimate_tokens, reserved, score_windows
 
 MAX_TOKENS = 256
 WORD = re.compile(r"\w+|[^\w\s]")
@@ -58,13 +58,21 @@ class FakeBackend:
         if not words:
             raise EmptyText("query")
         kept = words[: MAX_TOKENS // 2]
-        scored = await score_windows(
-            self._batcher,
-            [self._windows(index, kept, document) for index, document in enumerate(documents)],
-            max,
-            model=self._description.name,
-            deadline=deadline,
+        estimate = estimate_tokens(
+            documents,
+            beside=estimate_query_tokens(query, max_tokens=MAX_TOKENS),
+            max_tokens=MAX_TOKENS,
+            max_windows=self._max_windows,
         )
+        with reserved(self._batcher, estimate, deadline=deadline) as reservation:
+            scored = await score_windows(
+                self._batcher,
+                [self._windows(index, kept, document) for index, document in enumerate(documents)],
+                max,
+                model=self._description.name,
+                reservation=reservation,
+                deadline=deadline,
+            )
         return Scores(
             documents=scored.documents,
             query_tokens_cut=len(words) - len(kept),

@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 
 from kbmesh_reranker.backends.model_folder import OpenModel
 from kbmesh_reranker.backends.port import Method, ModelDescription, Scores, Timings
-from kbmesh_reranker.backends.queued import Windows, check_room, score_windows, submit
+from kbmesh_reranker.backends.queued import Windows, estimate_tokens, reserved, score_windows, submit
 from kbmesh_reranker.backends.token_windows import TokenWindow, TokenWindows
 
 Floats = NDArray[np.float32]
 
 TOKENIZER_THREADS = 2
+SPECIAL_TOKENS = 2
 WARM_UP_WORDS = (8, 64, 512)
 
 
@@ -46,6 +47,7 @@ class LateInteractionBackend:
         self, model: OpenModel, *, max_windows: int, limits: QueueLimits, observer: BatchObserver | None = None
     ) -> None:
         self._model = model
+        self._max_windows = max_windows
         self._description = model.describe(method=Method.LATE_INTERACTION, backend="late_interaction")
         card = model.card
         self._query_windows = TokenWindows(
@@ -69,37 +71,49 @@ class LateInteractionBackend:
                 raise ModelFolderError(f"{self._description.name}: {scores.documents[0].error.message}")
 
     async def score(self, query: str, documents: Sequence[str], *, deadline: float | None) -> Scores:
-        check_room(self._batcher)
+        max_tokens = self._model.card.max_tokens
+        estimate = estimate_tokens(
+            documents, beside=SPECIAL_TOKENS, max_tokens=max_tokens, max_windows=self._max_windows
+        )
         loop = asyncio.get_running_loop()
-        started = time.monotonic()
-        query_window, query_tokens_cut = await loop.run_in_executor(self._threads, self._tokenize_query, query)
-        split = await loop.run_in_executor(self._threads, self._document_windows.split, documents)
-        tokenize_seconds = time.monotonic() - started
+        # One window of the query first, then the documents'.
+        with reserved(self._batcher, max_tokens + estimate, deadline=deadline) as reservation:
+            started = time.monotonic()
+            query_window, query_tokens_cut = await loop.run_in_executor(self._threads, self._tokenize_query, query)
+            split = await loop.run_in_executor(self._threads, self._document_windows.split, documents)
+            tokenize_seconds = time.monotonic() - started
 
-        asked = await submit(
-            self._batcher,
-            [Item(payload=Passage(window=query_window, query=None), tokens=query_window.text.tokens)],
-            deadline=deadline,
-        )
-        vectors = asked.outcomes[0]
-        if isinstance(vectors, BatchError) or not np.isfinite(vectors).all():
-            raise InferenceFailed(self._description.name, "the model failed on the query")
+            asked = await submit(
+                self._batcher,
+                [Item(payload=Passage(window=query_window, query=None), tokens=query_window.text.tokens)],
+                reservation=reservation,
+                keep_reserved=estimate,
+                deadline=deadline,
+            )
+            vectors = asked.outcomes[0]
+            if isinstance(vectors, BatchError) or not np.isfinite(vectors).all():
+                raise InferenceFailed(self._description.name, "the model failed on the query")
 
-        tokenized: list[Windows[Passage] | KbmeshError] = []
-        for index, document in enumerate(split):
-            if isinstance(document, TextError):
-                tokenized.append(InvalidField(f"documents[{index}]", document.message))
-            elif document.tokens == 0:
-                tokenized.append(EmptyText(f"documents[{index}]"))
-            else:
-                items = tuple(
-                    Item(payload=Passage(window=window, query=vectors), tokens=window.text.tokens)
-                    for window in document.windows
-                )
-                tokenized.append(Windows(items=items, tokens=document.tokens, tokens_cut=document.tokens_cut))
-        scored = await score_windows(
-            self._batcher, tokenized, _mean_of_best, model=self._description.name, deadline=deadline
-        )
+            tokenized: list[Windows[Passage] | KbmeshError] = []
+            for index, document in enumerate(split):
+                if isinstance(document, TextError):
+                    tokenized.append(InvalidField(f"documents[{index}]", document.message))
+                elif document.tokens == 0:
+                    tokenized.append(EmptyText(f"documents[{index}]"))
+                else:
+                    items = tuple(
+                        Item(payload=Passage(window=window, query=vectors), tokens=window.text.tokens)
+                        for window in document.windows
+                    )
+                    tokenized.append(Windows(items=items, tokens=document.tokens, tokens_cut=document.tokens_cut))
+            scored = await score_windows(
+                self._batcher,
+                tokenized,
+                _mean_of_best,
+                model=self._description.name,
+                reservation=reservation,
+                deadline=deadline,
+            )
         return Scores(
             documents=scored.documents,
             query_tokens_cut=query_tokens_cut,

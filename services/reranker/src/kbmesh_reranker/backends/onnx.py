@@ -13,7 +13,7 @@ from kbmesh_rpc.errors import EmptyText, InvalidField, KbmeshError
 
 from kbmesh_reranker.backends.model_folder import OpenModel
 from kbmesh_reranker.backends.port import Method, ModelDescription, Scores, Timings
-from kbmesh_reranker.backends.queued import Windows, check_room, score_windows
+from kbmesh_reranker.backends.queued import Windows, estimate_query_tokens, estimate_tokens, reserved, score_windows
 
 TOKENIZER_THREADS = 2
 WARM_UP_WORDS = (8, 64, 512)
@@ -43,12 +43,26 @@ class CrossEncoderBackend:
                 raise ModelFolderError(f"{self._description.name}: {scores.documents[0].error.message}")
 
     async def score(self, query: str, documents: Sequence[str], *, deadline: float | None) -> Scores:
-        check_room(self._batcher)
+        max_tokens = self._model.card.max_tokens
+        estimate = estimate_tokens(
+            documents,
+            beside=estimate_query_tokens(query, max_tokens=max_tokens),
+            max_tokens=max_tokens,
+            max_windows=self._max_windows,
+        )
         loop = asyncio.get_running_loop()
-        started = time.monotonic()
-        tokenized, query_tokens_cut = await loop.run_in_executor(self._threads, self._tokenize, query, documents)
-        tokenize_seconds = time.monotonic() - started
-        scored = await score_windows(self._batcher, tokenized, max, model=self._description.name, deadline=deadline)
+        with reserved(self._batcher, estimate, deadline=deadline) as reservation:
+            started = time.monotonic()
+            tokenized, query_tokens_cut = await loop.run_in_executor(self._threads, self._tokenize, query, documents)
+            tokenize_seconds = time.monotonic() - started
+            scored = await score_windows(
+                self._batcher,
+                tokenized,
+                max,
+                model=self._description.name,
+                reservation=reservation,
+                deadline=deadline,
+            )
         return Scores(
             documents=scored.documents,
             query_tokens_cut=query_tokens_cut,

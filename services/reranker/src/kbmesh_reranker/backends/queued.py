@@ -1,5 +1,6 @@
 """Running the windows of documents through a batcher, for every backend that has a model of its own."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from kbmesh_onnx.batcher import (
     ItemFailedError,
     Lane,
     QueueFullError,
+    Reservation,
 )
 from kbmesh_rpc.errors import DeadlineExceeded, InferenceFailed, KbmeshError, QueueFull, ShuttingDown
 from kbmesh_rpc.logs import get_logger
@@ -22,6 +24,12 @@ from kbmesh_reranker.backends.port import DocumentScore
 
 PayloadT = TypeVar("PayloadT")
 ResultT = TypeVar("ResultT")
+
+CHARACTERS_PER_TOKEN = 3
+"""Fewer than prose has, so that an estimate is rather too high than too low."""
+SPARE_TOKENS = 2
+NEW_IN_WINDOW = 0.75
+"""Part of a window that the one before it does not have."""
 
 log = get_logger(__name__)
 
@@ -58,18 +66,49 @@ def _refusals() -> Iterator[None]:
         raise ShuttingDown from error
 
 
-def check_room(batcher: Batcher[PayloadT, ResultT]) -> None:
-    """Raises QueueFull where no document would be taken, so that nothing is tokenised in vain."""
-    with _refusals():
-        batcher.check_room(Lane.INTERACTIVE)
+def estimate_tokens(documents: Sequence[str], *, beside: int, max_tokens: int, max_windows: int) -> int:
+    """About how many tokens the model will read of the documents; rather more than fewer.
+
+    `beside` is the number of tokens that each window has besides the document's.
+    """
+    room = max(1, max_tokens - beside)
+    step = max(1, int(room * NEW_IN_WINDOW))
+    total = 0
+    for document in documents:
+        tokens = len(document) // CHARACTERS_PER_TOKEN + SPARE_TOKENS
+        if tokens <= room:
+            total += beside + tokens
+        else:
+            total += max_tokens * min(max_windows, 1 + math.ceil((tokens - room) / step))
+    return total
+
+
+def estimate_query_tokens(query: str, *, max_tokens: int) -> int:
+    """About how many tokens a cross-encoder will read of the query in each window, special ones included."""
+    return min(max_tokens // 2, len(query) // CHARACTERS_PER_TOKEN + SPARE_TOKENS) + SPARE_TOKENS
+
+
+@contextmanager
+def reserved(batcher: Batcher[PayloadT, ResultT], tokens: int, *, deadline: float | None) -> Iterator[Reservation]:
+    """Holds room for documents while they are tokenised. Raises QueueFull, so that nothing is tokenised in vain."""
+    with _refusals(), batcher.reserve(tokens, lane=Lane.INTERACTIVE, deadline=deadline) as reservation:
+        yield reservation
 
 
 async def submit(
-    batcher: Batcher[PayloadT, ResultT], items: Sequence[Item[PayloadT]], *, deadline: float | None
+    batcher: Batcher[PayloadT, ResultT],
+    items: Sequence[Item[PayloadT]],
+    *,
+    reservation: Reservation,
+    keep_reserved: int = 0,
+    deadline: float | None,
 ) -> Batched[ResultT]:
-    """Runs items, failed ones among the outcomes. Raises QueueFull, DeadlineExceeded and ShuttingDown."""
+    """Runs items, failed ones among the outcomes. Raises QueueFull, DeadlineExceeded and ShuttingDown.
+
+    `keep_reserved` tokens of the reservation stay for a later submission.
+    """
     with _refusals():
-        batched = await batcher.submit(items, deadline=deadline)
+        batched = await batcher.submit(items, deadline=deadline, reservation=reservation, keep_reserved=keep_reserved)
     for outcome in batched.outcomes:
         if isinstance(outcome, ItemExpiredError):
             raise DeadlineExceeded("queue")
@@ -84,6 +123,7 @@ async def score_windows(
     combine: Callable[[Sequence[ResultT]], float],
     *,
     model: str,
+    reservation: Reservation,
     deadline: float | None,
 ) -> ScoredWindows:
     """Scores the documents that could be tokenised. `combine` makes one number of a document's windows.
@@ -91,7 +131,7 @@ async def score_windows(
     A document of which one window fails, fails: its best passage may have stood there.
     """
     items = [item for document in documents if not isinstance(document, KbmeshError) for item in document.items]
-    batched = await submit(batcher, items, deadline=deadline)
+    batched = await submit(batcher, items, reservation=reservation, deadline=deadline)
     outcomes = iter(batched.outcomes)
     scores = []
     for document in documents:
