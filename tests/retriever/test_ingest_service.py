@@ -243,6 +243,30 @@ async def test_work_ends_when_the_caller_leaves(workshop: Workshop, service: Ing
     assert not workshop.store.calls.get("upsert")
 
 
+async def test_a_broken_message_ends_the_stream_after_the_results_of_those_before(
+    workshop: Workshop, channel: grpc.aio.Channel
+) -> None:
+    await workshop.make()
+    raw = channel.stream_stream(
+        "/kbmesh.retriever.v1.IngestionService/Ingest",
+        request_serializer=lambda message: message,
+        response_deserializer=pb.IngestResponse.FromString,
+    )
+    sent = [options(concurrency=8), *(document(f"d{number}", f"Text {number}.") for number in range(3))]
+    broken = b"\x12\x05\x0a\x03\xed\xa0\x80"  # a lone surrogate
+    call = raw(iter([*(message.SerializeToString() for message in sent), broken]))
+    answered: list[str] = []
+
+    async def read_all() -> None:
+        async for response in call:
+            assert response.outcome == pb.INGEST_OUTCOME_NEW
+            answered.append(response.external_id)
+
+    error = await refused(read_all)
+    assert error.reason is Reason.INVALID_FIELD
+    assert sorted(answered) == ["d0", "d1", "d2"]
+
+
 async def test_a_caller_who_does_not_read_slows_itself_down(workshop: Workshop) -> None:
     """However many documents there are, none is read beyond those in work and those whose result waits."""
     kb = await workshop.make()

@@ -15,8 +15,10 @@ async def answer_concurrently(
 
     At most `concurrency` requests have been read and not yet been taken by the consumer, so that a caller who sends
     faster than he reads is held back by the stream's own flow control. Ends what still runs when the consumer leaves.
-    What `answer` raises is raised here and ends all.
+    What `answer` raises is raised here and ends all. What `requests` raises is raised once those read before it are
+    answered.
     """
+    broken: Exception | None = None
     answering: set[asyncio.Task[AnswerT]] = set()
     reading: asyncio.Task[RequestT | None] | None = asyncio.create_task(_next(requests))
     try:
@@ -29,11 +31,16 @@ async def answer_concurrently(
                 answering.discard(task)
                 yield task.result()
             if reading is not None and reading.done() and len(answering) < concurrency:
-                request = reading.result()
-                reading = None
+                read, reading, request = reading, None, None
+                try:
+                    request = read.result()
+                except Exception as error:
+                    broken = error
                 if request is not None:
                     answering.add(asyncio.create_task(_answer(answer, request)))
                     reading = asyncio.create_task(_next(requests))
+        if broken is not None:
+            raise broken
     finally:
         left: list[asyncio.Task[Any]] = [*answering, *([reading] if reading is not None else [])]
         for unfinished in left:

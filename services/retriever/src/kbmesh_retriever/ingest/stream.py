@@ -64,6 +64,7 @@ class _Stream:
                 try:
                     document = await anext(documents, None)
                 except KbmeshError as error:
+                    # What came before it is in work, and its results are given first.
                     self.fatal = error
                     return
                 if document is None:
@@ -71,10 +72,12 @@ class _Stream:
                 group.create_task(self._one(document))
 
     async def _one(self, document: IncomingDocument) -> None:
+        ends_all = False
         try:
             result = await self._ingester.ingest(self._knowledge_base, document)
         except (KnowledgeBaseNotFound, ModelMismatch) as error:
             self.fatal = error
+            ends_all = True
             result = await self._failed(document, error)
         except KbmeshError as error:
             result = await self._failed(document, error)
@@ -82,7 +85,7 @@ class _Stream:
             logger.exception("unknown exception while a document was taken in", request_id=self._request_id)
             result = await self._failed(document, InternalError(self._request_id))
         self.results.put_nowait(result)
-        if self.fatal is not None:
+        if ends_all:
             self.results.put_nowait(None)
 
     async def _failed(self, document: IncomingDocument, error: KbmeshError) -> IngestResult:
