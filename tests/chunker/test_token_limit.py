@@ -1,5 +1,6 @@
 """No chunk is longer than its embedding model reads, by the model's own tokenizer."""
 
+import re
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from pathlib import Path
@@ -13,7 +14,7 @@ from kbmesh_chunker.chunking import ChunkedDocument, Chunker
 from kbmesh_chunker.config import ConfigRequest, SizeUnit, Strategy
 from kbmesh_chunker.documents.source import SourceDocument
 from kbmesh_chunker.piece import Piece, embedded_text
-from kbmesh_chunker.token_counter import TokenCount, TokenCounts
+from kbmesh_chunker.token_counter import TokenCount, TokenCounts, count_tokens
 from kbmesh_chunker.token_limit import fit
 from kbmesh_rpc.errors import DependencyUnavailable, InvalidField, ModelNotFound, Reason
 from tokenizers import Tokenizer
@@ -180,6 +181,52 @@ async def test_a_context_that_leaves_no_room_is_left_out() -> None:
     piece = Piece(start=0, end=len(text), type="fixed", context="heading " * 20)
     [found] = await fit(text, [piece], counter=WordPieceCounter(), model=MODEL, max_tokens=40, checkpoint=lambda: None)
     assert found.piece.context == ""
+
+
+class _Unknown(WordPieceCounter):
+    """Takes what stands between white space for one token, however long, and no text above a length."""
+
+    async def count(self, texts: Sequence[str], *, model: str, offsets: bool) -> TokenCounts:
+        counts = []
+        for text in texts:
+            assert len(text) <= 1_000_000, "the embedder refuses more"
+            words = [word.span() for word in re.finditer(r"\S+", text)]
+            starts, ends = [start for start, _ in words], [end for _, end in words]
+            counts.append(TokenCount(tokens=len(words) + 2, starts=starts, ends=ends))
+        return TokenCounts(counts=counts, max_tokens=self.max_tokens, model_fingerprint="words-1")
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(("text", "size"), [("ภาษาไทยไม่มีช่องว่าง" * 330, 320), ("y" * 900, 4)], ids=["thai", "y"])
+async def test_text_of_unknown_words_is_bounded_in_characters(
+    text: str, size: int, strategy: Strategy, executor: Executor
+) -> None:
+    chunker = Chunker(max_document_bytes=1_000_000, counter=_Unknown(), executor=executor)
+    for truncate in (False, True):
+        config = ConfigRequest(
+            strategy=strategy, size=size, unit=SizeUnit.TOKENS, embedding_model=MODEL, allow_truncation=truncate
+        )
+        chunked = await chunker.chunk(SourceDocument(content=text), config, deadline=None)
+        check_laws(chunked)
+        assert len(chunked.chunks) > 1
+        for found in chunked.chunks:
+            assert len(found.text) <= max(128, 8 * (chunked.config.limits.size + chunked.config.limits.minimum))
+            assert not found.oversize
+
+
+@pytest.mark.parametrize("size", [320, 100_000])
+async def test_a_word_longer_than_the_embedder_takes_is_cut(size: int, executor: Executor) -> None:
+    chunker = Chunker(max_document_bytes=4_000_000, counter=_Unknown(), executor=executor)
+    config = ConfigRequest(strategy=Strategy.FIXED, size=size, overlap=0, unit=SizeUnit.TOKENS, embedding_model=MODEL)
+    chunked = await chunker.chunk(SourceDocument(content="x" * 1_500_000), config, deadline=None)
+    lengths = [len(found.text) for found in chunked.chunks]
+    assert sum(lengths) == 1_500_000
+    assert max(lengths) <= 100_000
+
+
+async def test_a_text_longer_than_a_call_is_counted_in_parts() -> None:
+    text = "word " * 300_000
+    assert await count_tokens(_Unknown(), ["a few words", text, "two words"], model=MODEL) == [5, 300_002, 4]
 
 
 class _Absent:

@@ -26,7 +26,7 @@ from kbmesh_chunker.config import (
 from kbmesh_chunker.cutter import TokenCap
 from kbmesh_chunker.documents.reader import read
 from kbmesh_chunker.documents.source import SourceDocument, TextDocument, Warning  # noqa: A004 - the contract's name
-from kbmesh_chunker.measure import CharacterMeasure, Measure
+from kbmesh_chunker.measure import BoundedTokenMeasure, CharacterMeasure, Measure
 from kbmesh_chunker.piece import Chunk, Piece
 from kbmesh_chunker.spans import byte_offsets
 from kbmesh_chunker.strategies.auto import choose
@@ -219,7 +219,7 @@ def _work(
     cap: TokenCap | None = None
     if tokens is not None:
         if config.unit is SizeUnit.TOKENS:
-            measure = tokens.measure
+            measure = BoundedTokenMeasure(tokens=tokens.measure)
         if not config.allow_truncation:
             room = max(1, tokens.max_tokens - tokens.special_tokens - _SLACK_TOKENS)
             cap = TokenCap(measure=tokens.measure, tokens=room)
@@ -241,6 +241,8 @@ def _finish(
     plain = [item.piece if isinstance(item, CountedPiece) else item for item in pieces]
     offsets = byte_offsets(text, [position for piece in plain for position in (piece.start, piece.end)])
     most = work.limits.size + work.limits.minimum
+    # The bound in characters is not a size that was asked for.
+    measure = work.measure.tokens if isinstance(work.measure, BoundedTokenMeasure) else work.measure
     chunks = []
     for index, (piece, item) in enumerate(zip(plain, pieces, strict=True)):
         content = text[piece.start : piece.end]
@@ -255,7 +257,7 @@ def _finish(
                 end_byte=offsets[piece.end],
                 sha256=hashlib.sha256(content.encode()).digest(),
                 token_count=tokens,
-                oversize=too_long or work.measure.length(piece.start, piece.end) > most,
+                oversize=too_long or measure.length(piece.start, piece.end) > most,
             )
         )
     return chunks, hashlib.sha256(text.encode()).digest()

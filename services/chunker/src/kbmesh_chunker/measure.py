@@ -75,3 +75,37 @@ class TokenMeasure:
             return end
         first = bisect_left(self._starts, end) - size
         return self._starts[first] if first > 0 else 0
+
+
+CHARACTERS_PER_TOKEN = 8
+"""Text of more characters a token than this is not of a script or a kind that the model knows."""
+SHORT_CHARACTERS = 128
+"""What is shorter is counted by its tokens alone: a long word may be one token."""
+MAX_WINDOW_CHARACTERS = 100_000
+"""Characters a window has at most, whatever its tokens."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundedTokenMeasure:
+    """Counts tokens, and where these say little, characters.
+
+    A tokenizer may take a word of any length for one unknown token: Thai text, an encoded picture. Without a bound in
+    characters, a book of these would be one window.
+    """
+
+    tokens: TokenMeasure
+
+    def length(self, start: int, end: int) -> int:
+        counted = self.tokens.length(start, end)
+        characters = end - start
+        return counted if characters <= SHORT_CHARACTERS else max(counted, -(-characters // CHARACTERS_PER_TOKEN))
+
+    def furthest(self, start: int, size: int) -> int:
+        return min(self.tokens.furthest(start, size), start + _most_characters(size))
+
+    def earliest(self, end: int, size: int) -> int:
+        return max(self.tokens.earliest(end, size), end - _most_characters(size))
+
+
+def _most_characters(size: int) -> int:
+    return min(MAX_WINDOW_CHARACTERS, max(SHORT_CHARACTERS, size * CHARACTERS_PER_TOKEN))

@@ -10,7 +10,7 @@ from kbmesh_chunker.measure import TokenMeasure
 MAX_TEXTS = 256
 """Texts a call at most."""
 MAX_CHARACTERS = 262_144
-"""Characters a call at most, where it has more than one text."""
+"""Characters a call at most."""
 _SEGMENT = 16_384
 
 
@@ -75,11 +75,16 @@ async def measure_tokens(counter: TokenCounter, text: str, *, model: str) -> Mod
 
 
 async def count_tokens(counter: TokenCounter, texts: Sequence[str], *, model: str) -> list[int]:
-    """The tokens of each text."""
-    tokens: list[int] = []
-    for batch in _batches(enumerate(texts)):
+    """The tokens of each text. A text that is longer than a call's is counted in parts."""
+    tokens = [0] * len(texts)
+    for batch in _batches((place, text) for place, text in enumerate(texts) if len(text) <= MAX_CHARACTERS):
         counted = await counter.count([text for _, text in batch], model=model, offsets=False)
-        tokens.extend(count.tokens for count in counted.counts)
+        for (place, _), count in zip(batch, counted.counts, strict=True):
+            tokens[place] = count.tokens
+    for place, text in enumerate(texts):
+        if len(text) > MAX_CHARACTERS:
+            parts = await measure_tokens(counter, text, model=model)
+            tokens[place] = parts.measure.total + parts.special_tokens
     return tokens
 
 

@@ -8,7 +8,7 @@ from kbmesh_chunker.breaks import NO_BREAKS, Breaks
 from kbmesh_chunker.config import Options, Sizes, SizeUnit, Strategy
 from kbmesh_chunker.cutter import Cutter, Limits, TokenCap
 from kbmesh_chunker.documents.source import TextDocument
-from kbmesh_chunker.measure import Measure, TokenMeasure
+from kbmesh_chunker.measure import BoundedTokenMeasure, Measure, TokenMeasure
 from kbmesh_chunker.piece import Piece
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ class Work:
         """The tokens of the document's text, where they were counted."""
         if self.cap is not None:
             return self.cap.measure
-        return self.measure if isinstance(self.measure, TokenMeasure) else None
+        return self.measure.tokens if isinstance(self.measure, BoundedTokenMeasure) else None
 
     def cutter(self, breaks: Breaks = NO_BREAKS) -> Cutter:
         """Cuts the document's text by these limits."""
