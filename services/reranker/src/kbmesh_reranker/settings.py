@@ -34,11 +34,12 @@ class RerankerSettings(ServerSettings):
     max_documents: int = Field(default=1000, ge=1)
     """Documents that one request may hold."""
     max_document_characters: int = Field(default=1_000_000, ge=1)
-    """Characters that one document may have."""
+    """Characters that one document may have. A longer one fails alone."""
     max_windows: int = Field(default=32, ge=1)
     """Windows in which one long document is scored. What stands beyond them is cut off, and the receipt says so."""
     queue_tokens: int = Field(default=524_288, ge=1)
-    """Tokens that may wait for a model. Beyond that, requests are refused and told when to come back."""
+    """Tokens that may wait for a model. Beyond that, requests are refused and told when to come back. What is not
+    tokenised yet counts with an estimate."""
     draw_tokens: int = Field(default=4096, ge=1)
     """Tokens that are drawn from the queue at once, to be sorted by length."""
     batch_tokens: int = Field(default=1024, ge=1)
