@@ -48,7 +48,8 @@ def check_windows(text: str, spans: Sequence[tuple[int, int]]) -> None:
 def character_boundaries(text: str) -> set[int]:
     """Where a reader's characters begin and end; those that are too long for any script may be cut anywhere."""
     boundaries = {0}
-    for cluster in regex.finditer(r"\X", text):
+    # A mark belongs to what is before it, also where \X sets it apart; nothing is before it after a control.
+    for cluster in regex.finditer(r"\X(?:(?<![\p{Cc}\p{Zl}\p{Zp}\p{GCB=Control}])(?=\p{M})\X)*", text):
         boundaries.add(cluster.end())
         if cluster.end() - cluster.start() > MAX_CLUSTER:
             boundaries.update(range(cluster.start(), cluster.end()))

@@ -75,6 +75,28 @@ def test_windows_end_at_sentences_and_repeat_whole_ones() -> None:
         assert before.endswith(repeated)
 
 
+async def test_no_overlap_where_no_word_fits_it(chunk: Chunk) -> None:
+    text = "alpha bravo charlie delta echo foxtrot " * 3
+    chunked = await chunk(text, strategy=Strategy.FIXED, size=40)
+    check_laws(chunked)
+    assert len(chunked.chunks) > 1
+    assert all(set(found.text.split()) <= set(text.split()) for found in chunked.chunks)
+
+
+def test_text_without_spaces_overlaps_between_characters() -> None:
+    for text in ("数据库迁移前必须先做备份再执行脚本" * 10, "x" * 200):
+        for before, after in itertools.pairwise(windows(text, size=40, overlap=5)):
+            assert before.endswith(after[:5])
+
+
+@pytest.mark.parametrize("text", ["က\u102c" * 40, "က\u102b\u1038" * 40, "x" * 9 + "\u102c" * 300 + "y" * 50])
+def test_no_window_starts_with_a_spacing_mark(text: str) -> None:
+    found = windows(text, size=7, overlap=2)
+    assert sum(text.startswith(("\u102c", "\u102b", "\u1038")) for text in found) <= len(text) // 128
+    if "x" not in text:
+        assert all(window.startswith("က") for window in found)
+
+
 def test_lines_of_code_keep_their_indentation() -> None:
     code = "class Backup:\n" + "".join(f"    def step_{i}(self):\n        return self.run({i})\n" for i in range(40))
     found = windows(code, size=200, overlap=0, minimum=50)
@@ -100,10 +122,23 @@ def test_a_word_that_is_longer_than_a_window_is_cut_and_kept() -> None:
         "क्षि" * 20_000,
         "\u1112" * 50_000,
         "👩\u200d" * 30_000,
+        "\u102c" * 50_000,
         "x. " * 60_000,
         "ไทย " * 50_000,
     ],
-    ids=["spaces", "lines", "dots", "marks", "flags", "conjuncts", "jamo", "joiners", "short-sentences", "thai"],
+    ids=[
+        "spaces",
+        "lines",
+        "dots",
+        "marks",
+        "flags",
+        "conjuncts",
+        "jamo",
+        "joiners",
+        "vowels",
+        "short-sentences",
+        "thai",
+    ],
 )
 def test_long_runs_of_one_thing_end(text: str) -> None:
     """Each takes a fraction of a second; one that took quadratic time would meet the test's time limit."""

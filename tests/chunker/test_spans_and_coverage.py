@@ -24,7 +24,7 @@ CUT_STRATEGIES = [Strategy.FIXED, Strategy.SEMANTIC, Strategy.DOCUMENT]
 TRICKY = st.sampled_from(
     [
         *"ab. !?\n\r\t,;:#*_`|->=~[]()0",
-        "\u0301", "\u200d", "\u0600", "क्षि", "한", "\u1112\u1161\u11ab",
+        "\u0301", "\u102c", "က\u102c", "\u200d", "\u0600", "क्षि", "한", "\u1112\u1161\u11ab",
         "🇩🇪", "👩\u200d👧", "。", "中", "ไทย", "\u2029", "\u3000",
         "\r\n", "\n\n", "## ", "```\n", "| a | b |\n|---|---|\n", "---\n", "- ", "> ", "A sentence. ", "word ",
     ]
@@ -123,7 +123,7 @@ def test_no_chunk_of_prose_is_shorter_than_the_minimum_or_longer_than_allowed(te
 def test_any_text_by_every_strategy(strategy: Strategy, executor: Executor) -> None:
     chunker = Chunker(max_document_bytes=1_000_000, counter=None, executor=executor)
 
-    @given(text=TEXTS, limits=limits(smallest=32))
+    @given(text=TEXTS, limits=limits())
     @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     def check(text: str, limits: Limits) -> None:
         config = ConfigRequest(strategy=strategy, size=limits.size, overlap=limits.overlap, minimum=limits.minimum)

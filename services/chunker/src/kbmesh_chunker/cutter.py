@@ -19,6 +19,8 @@ from kbmesh_chunker.sentences import sentence_ends, sentence_ends_backwards
 _LAST_SPACE = regex.compile(r"(?r)\s")
 _FIRST_SPACE = regex.compile(r"\s")
 _LAST_MARK = regex.compile(r"(?r)(?<=[,;:|>)\]}，、；：،؛）」』】/\\=&?+\-])")
+_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+_INSIDE_WORD = regex.compile(rf"(?V1)(?<=[\w--[{_UNSPACED}]])(?=[\w--[{_UNSPACED}]])")
 _PUNCTUATION_TAIL = 256
 
 
@@ -288,4 +290,7 @@ class Cutter:
         space = _FIRST_SPACE.search(text, earliest, closing)
         if space is not None and graphemes.is_boundary(text, space.start(), earliest):
             return skip_blank(text, space.start(), closing)
+        if _INSIDE_WORD.match(text, earliest) and not _INSIDE_WORD.match(text, closing):
+            # Half a word says nothing, unless the window ends in the middle of that word.
+            return closing
         return earliest

@@ -1,5 +1,7 @@
 """What a reader takes for one character, and must not be cut: extended grapheme clusters (Unicode UAX 29).
 
+To these a mark that UAX 29 sets apart, as the Burmese vowel U+102C, is added: no reader begins with one.
+
 Positions are code points. Only the neighbourhood of a position is looked at, so that asking costs the same in a short
 text and in a long one.
 """
@@ -10,12 +12,13 @@ MAX_CLUSTER = 128
 """A cluster longer than this is no character of any script (UAX 15 allows 30 marks in a row) and may be cut."""
 
 _WINDOW = 64
-_CLUSTER = regex.compile(r"\X")
+_CLUSTER = regex.compile(r"\X(?:(?<![\p{GCB=Control}\p{GCB=CR}\p{GCB=LF}])(?=\p{M})\X)*")
 # A position where a cluster ends without doubt, whatever stands before and after the two characters beside it. Lower
 # than U+0300 there is nothing that joins; syllables and leading jamo join only to a leading jamo before them.
 _CERTAIN = (
     r"(?:"
-    r"(?<=[^\p{GCB=Prepend}\p{GCB=Extend}\p{GCB=ZWJ}\r])(?=[\p{GCB=Other}\p{GCB=LF}\p{GCB=Control}\p{GCB=CR}])"
+    r"(?<=[^\p{GCB=Prepend}\p{GCB=Extend}\p{GCB=ZWJ}\r])(?!\p{M})"
+    r"(?=[\p{GCB=Other}\p{GCB=LF}\p{GCB=Control}\p{GCB=CR}])"
     r"|(?<=[^\p{GCB=Prepend}\p{GCB=Extend}\p{GCB=ZWJ}\p{GCB=L}])(?=[\p{GCB=L}\p{GCB=LV}\p{GCB=LVT}])"
     r"|(?<=[\p{GCB=Control}\p{GCB=LF}])"
     r"|(?<=[^\r])(?=[\p{GCB=LF}\p{GCB=Control}\p{GCB=CR}])"
