@@ -1,8 +1,10 @@
 """A tenant's knowledge bases come, are found, and go."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
+from kbmesh_retriever.catalog.database import Database
 from kbmesh_retriever.catalog.port import RetrievalDefaults
 from kbmesh_retriever.catalog.sql import SqlCatalog
 from kbmesh_rpc.errors import (
@@ -13,6 +15,7 @@ from kbmesh_rpc.errors import (
 )
 from retriever.catalog_values import knowledge_base, publish
 from retriever.workshop import Clock
+from sqlalchemy import text
 
 
 async def test_names_belong_to_a_tenant(catalog: SqlCatalog) -> None:
@@ -117,6 +120,33 @@ async def test_a_database_that_cannot_be_reached_says_so(tmp_path: Path) -> None
     with pytest.raises(DependencyUnavailable):
         await catalog.open()
     await catalog.close()
+
+
+async def test_a_reader_who_is_cancelled_twice_leaves_nothing_running(catalog_url: str) -> None:
+    """As by a deadline and by the caller's leaving: the second comes while the first still ends the connection."""
+    database = Database(catalog_url)
+    await database.open()
+    counting = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 300000) SELECT count(*) FROM n"
+    begun = asyncio.Event()
+
+    async def read() -> None:
+        async with database.reading() as connection:
+            begun.set()
+            await connection.execute(text(counting))
+
+    before = asyncio.all_tasks()
+    for times in (1, 2, 3):
+        begun.clear()
+        reader = asyncio.create_task(read())
+        await begun.wait()
+        for _ in range(times):
+            await asyncio.sleep(0)
+            reader.cancel()
+        await asyncio.wait([reader])
+        assert reader.cancelled()
+    await read()
+    await database.close()
+    assert asyncio.all_tasks() == before
 
 
 async def test_opening_again_keeps_everything(catalog: SqlCatalog, catalog_url: str) -> None:

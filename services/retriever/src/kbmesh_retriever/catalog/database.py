@@ -16,7 +16,9 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-_DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
+from kbmesh_retriever.catalog.sqlite import DRIVER, CatalogSqlite
+
+_DRIVERS = {"sqlite": DRIVER, "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
 _BUSY_TIMEOUT_SECONDS = 15
 
 
@@ -72,6 +74,8 @@ class Database:
 
     async def close(self) -> None:
         await self._engine.dispose()
+        if isinstance(self._engine.dialect, CatalogSqlite):
+            await self._engine.dialect.ended()
         if self._lock_file is not None:
             os.close(self._lock_file)
             self._lock_file = None
