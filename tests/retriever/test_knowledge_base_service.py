@@ -96,7 +96,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"retrieval": {"min_vector_score": float("nan")}}, "knowledge_base.retrieval.min_vector_score"),
     ({"retrieval": {"weight": 0}}, "knowledge_base.retrieval.weight"),
     ({"retrieval": {"weight": float("inf")}}, "knowledge_base.retrieval.weight"),
-    ({"chunking": Config(size=31)}, "knowledge_base.chunking.size"),
+    ({"chunking": Config(size=0)}, "knowledge_base.chunking.size"),
     ({"chunking": Config(size=100_001)}, "knowledge_base.chunking.size"),
     ({"chunking": Config(size=100, overlap=100)}, "knowledge_base.chunking.overlap"),
     ({"chunking": Config(size=100, minimum=101)}, "knowledge_base.chunking.minimum"),

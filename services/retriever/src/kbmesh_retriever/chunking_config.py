@@ -8,7 +8,7 @@ from kbmesh.chunker.v1 import chunker_pb2 as pb
 from kbmesh_rpc.errors import InvalidField
 
 _FIELD = "knowledge_base.chunking"
-_MIN_SIZE, _MAX_SIZE = 32, 100_000
+_MIN_SIZE, _MAX_SIZE = 1, 100_000
 _OPTIONS_OF = {
     "semantic": pb.STRATEGY_SEMANTIC,
     "document": pb.STRATEGY_DOCUMENT,

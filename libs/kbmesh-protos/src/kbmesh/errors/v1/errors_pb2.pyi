@@ -32,8 +32,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     each such field. Metadata: `field`.
     """
     ERROR_REASON_REQUEST_TOO_LARGE: _ErrorReason.ValueType  # 2
-    """INVALID_ARGUMENT. The request holds more items or bytes than the server accepts. Metadata: `field`, `limit`,
-    `actual`.
+    """INVALID_ARGUMENT, and per item. The request, or one item of it, holds more items, bytes or characters than the
+    server accepts. Metadata: `field`, `limit`, `actual`.
     """
     ERROR_REASON_UNAUTHENTICATED: _ErrorReason.ValueType  # 3
     """UNAUTHENTICATED. The caller's credentials are missing or not valid. No metadata."""
@@ -70,7 +70,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_CANCELLED: _ErrorReason.ValueType  # 16
     """CANCELLED. The caller went away. No metadata."""
     ERROR_REASON_SHUTTING_DOWN: _ErrorReason.ValueType  # 17
-    """UNAVAILABLE. The server is draining and takes no new calls; another replica will. No metadata."""
+    """UNAVAILABLE. The server is draining: it takes no new calls, and ended those that outlasted the grace. Another
+    replica will answer. No metadata.
+    """
     ERROR_REASON_DEPENDENCY_UNAVAILABLE: _ErrorReason.ValueType  # 18
     """UNAVAILABLE, and per item. A service or store that the call needs did not answer. Metadata: `dependency`."""
     ERROR_REASON_DEPENDENCY_INVALID_RESPONSE: _ErrorReason.ValueType  # 19
@@ -107,8 +109,8 @@ ERROR_REASON_INVALID_FIELD: ErrorReason.ValueType  # 1
 each such field. Metadata: `field`.
 """
 ERROR_REASON_REQUEST_TOO_LARGE: ErrorReason.ValueType  # 2
-"""INVALID_ARGUMENT. The request holds more items or bytes than the server accepts. Metadata: `field`, `limit`,
-`actual`.
+"""INVALID_ARGUMENT, and per item. The request, or one item of it, holds more items, bytes or characters than the
+server accepts. Metadata: `field`, `limit`, `actual`.
 """
 ERROR_REASON_UNAUTHENTICATED: ErrorReason.ValueType  # 3
 """UNAUTHENTICATED. The caller's credentials are missing or not valid. No metadata."""
@@ -145,7 +147,9 @@ ERROR_REASON_DEADLINE_EXCEEDED: ErrorReason.ValueType  # 15
 ERROR_REASON_CANCELLED: ErrorReason.ValueType  # 16
 """CANCELLED. The caller went away. No metadata."""
 ERROR_REASON_SHUTTING_DOWN: ErrorReason.ValueType  # 17
-"""UNAVAILABLE. The server is draining and takes no new calls; another replica will. No metadata."""
+"""UNAVAILABLE. The server is draining: it takes no new calls, and ended those that outlasted the grace. Another
+replica will answer. No metadata.
+"""
 ERROR_REASON_DEPENDENCY_UNAVAILABLE: ErrorReason.ValueType  # 18
 """UNAVAILABLE, and per item. A service or store that the call needs did not answer. Metadata: `dependency`."""
 ERROR_REASON_DEPENDENCY_INVALID_RESPONSE: ErrorReason.ValueType  # 19

@@ -331,7 +331,7 @@ class DeleteDocumentRequest(_message.Message):
     knowledge_base: _builtins.str
     """Name or id of the knowledge base."""
     document: _builtins.str
-    """Id or external id of the document."""
+    """Id or external id of the document. Where one document's external id is another's id, the id wins."""
     def __init__(
         self,
         *,
@@ -379,7 +379,7 @@ class GetDocumentRequest(_message.Message):
     knowledge_base: _builtins.str
     """Name or id of the knowledge base."""
     document: _builtins.str
-    """Id or external id of the document."""
+    """Id or external id of the document. Where one document's external id is another's id, the id wins."""
     def __init__(
         self,
         *,
