@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from kbmesh_onnx.errors import ExportError, OnnxError
 from kbmesh_onnx.folder import Kind, Verification
+from kbmesh_onnx.padding import pad
 from kbmesh_onnx.session import ModelSession, Output
 from kbmesh_onnx.tokenizer import ModelTokenizer, TokenizedText
 
@@ -55,18 +56,8 @@ def verification_rows(tokenizer: ModelTokenizer, kind: Kind, max_tokens: int) ->
         texts = tokenizer.encode(TEXTS, max_tokens=limit)
     else:
         texts = [pair.windows[0] for pair in tokenizer.encode_pairs(TEXTS[3], TEXTS, max_tokens=limit)]
-    return Rows(texts=tuple(texts), **pad(texts))
-
-
-def pad(texts: Sequence[TokenizedText]) -> dict[str, NDArray[np.int64]]:
-    """Give `ids`, `mask` and `type_ids`, (n, longest) int64 each."""
-    shape = (len(texts), max(text.tokens for text in texts))
-    arrays = {name: np.zeros(shape, dtype=np.int64) for name in ("ids", "mask", "type_ids")}
-    for row, text in enumerate(texts):
-        arrays["ids"][row, : text.tokens] = text.ids
-        arrays["type_ids"][row, : text.tokens] = text.type_ids
-        arrays["mask"][row, : text.tokens] = 1
-    return arrays
+    ids, mask, type_ids = pad(texts)
+    return Rows(texts=tuple(texts), ids=ids, mask=mask, type_ids=type_ids)
 
 
 def verify(session: ModelSession, rows: Rows, expected: Expected, *, tolerance: float, reference: str) -> Verification:
