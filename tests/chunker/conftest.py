@@ -11,6 +11,7 @@ from kbmesh.chunker.v1 import chunker_pb2_grpc
 from kbmesh_chunker.application import ChunkerApplication
 from kbmesh_chunker.chunking import ChunkedDocument, Chunker
 from kbmesh_chunker.config import ConfigRequest
+from kbmesh_chunker.documents.reading import ReadingLimits
 from kbmesh_chunker.documents.source import SourceDocument
 from kbmesh_chunker.settings import ChunkerSettings
 from kbmesh_rpc.channel import open_channel
@@ -37,7 +38,7 @@ def counter() -> WordPieceCounter:
 @pytest.fixture
 def chunk(executor: Executor, counter: WordPieceCounter) -> Chunk:
     """chunk(content, strategy=..., size=..., media_type=..., filename=...) -> ChunkedDocument"""
-    chunker = Chunker(max_document_bytes=1_000_000, counter=counter, executor=executor)
+    chunker = Chunker(limits=ReadingLimits(max_document_bytes=1_000_000), counter=counter, executor=executor)
 
     async def call(
         content: str | bytes, *, media_type: str = "", filename: str = "", **config: object

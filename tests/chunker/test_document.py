@@ -109,7 +109,7 @@ async def test_doc_10_pieces_of_a_table_repeat_both_header_rows(chunk: Chunk) ->
         assert len(chunked.chunks) > 3
         for piece in chunked.chunks:
             assert piece.piece.type == "table"
-            assert embedded_text(piece.piece.context, piece.text).startswith(header)
+            assert embedded_text(chunked.document.text, piece.piece).startswith(header)
             assert all(row.startswith("|") and row.endswith("|") for row in piece.text.splitlines())
 
 
@@ -119,8 +119,8 @@ async def test_doc_11_the_columns_are_repeated_beside_the_heading_path(chunk: Ch
     assert len(chunked.chunks) > 3
     for piece in chunked.chunks:
         assert piece.piece.heading_path == ("Regional breakdown",)
-        assert "| region | sales |" in embedded_text(piece.piece.context, piece.text)
-        assert "Regional breakdown" in embedded_text(piece.piece.context, piece.text)
+        assert "| region | sales |" in embedded_text(chunked.document.text, piece.piece)
+        assert "Regional breakdown" in embedded_text(chunked.document.text, piece.piece)
 
 
 async def test_doc_12_each_table_stays_under_its_label(chunk: Chunk) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kbmesh_chunker.chunking import Chunker
 from kbmesh_chunker.config import ConfigRequest, Strategy
+from kbmesh_chunker.documents.reading import ReadingLimits
 from kbmesh_chunker.documents.source import SourceDocument
 from kbmesh_rpc.deadline import Deadline
 from kbmesh_rpc.errors import Cancelled, DeadlineExceeded
@@ -34,7 +35,7 @@ class RecordingExecutor(ThreadPoolExecutor):
 
 async def test_a_caller_that_leaves_frees_the_thread() -> None:
     with RecordingExecutor() as executor:
-        chunker = Chunker(max_document_bytes=1_000_000, counter=None, executor=executor)
+        chunker = Chunker(limits=ReadingLimits(max_document_bytes=1_000_000), counter=None, executor=executor)
         call = asyncio.create_task(chunker.chunk(LONG, SMALL_CHUNKS, deadline=None))
         await asyncio.to_thread(executor.cutting.wait)
         call.cancel()
@@ -52,7 +53,7 @@ async def test_a_deadline_that_passes_meanwhile_ends_the_work() -> None:
         return now[0]
 
     with RecordingExecutor() as executor:
-        chunker = Chunker(max_document_bytes=1_000_000, counter=None, executor=executor)
+        chunker = Chunker(limits=ReadingLimits(max_document_bytes=1_000_000), counter=None, executor=executor)
         with pytest.raises(DeadlineExceeded):
             await chunker.chunk(LONG, SMALL_CHUNKS, deadline=Deadline.after(0.1, clock))
         assert isinstance(executor.futures[-1].exception(), DeadlineExceeded)

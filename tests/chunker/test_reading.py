@@ -4,7 +4,8 @@ import codecs
 
 import pytest
 from kbmesh_chunker.documents.reader import read
-from kbmesh_chunker.documents.source import SourceDocument, SourceType, TextDocument
+from kbmesh_chunker.documents.reading import ReadingLimits
+from kbmesh_chunker.documents.source import ExtractedDocument, SourceDocument, SourceType
 from kbmesh_rpc.errors import (
     DocumentEmpty,
     DocumentTooLarge,
@@ -17,9 +18,9 @@ from kbmesh_rpc.errors import (
 PROSE = "Zürich – Geneva: 5 € and “quotes”. " * 5
 
 
-def reading(content: str | bytes, *, media_type: str = "", filename: str = "") -> TextDocument:
+def reading(content: str | bytes, *, media_type: str = "", filename: str = "") -> ExtractedDocument:
     source = SourceDocument(content=content, media_type=media_type, filename=filename)
-    return read(source, max_bytes=100_000)
+    return read(source, limits=ReadingLimits(max_document_bytes=100_000))
 
 
 @pytest.mark.parametrize(
@@ -136,9 +137,4 @@ def test_the_kind_of_a_document_is_found(
 
 def test_what_the_caller_says_of_the_source_stands() -> None:
     source = SourceDocument(content="hello", filename="main.py", source_type=SourceType.TICKET)
-    assert read(source, max_bytes=100).source_type is SourceType.TICKET
-
-
-def test_html_is_read_as_it_is_written_and_says_so() -> None:
-    document = reading("<html><p>hello</p></html>")
-    assert [warning.reason for warning in document.warnings] == [Reason.FEATURE_UNSUPPORTED]
+    assert read(source, limits=ReadingLimits(max_document_bytes=100)).source_type is SourceType.TICKET

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kbmesh_chunker.chunking import ChunkedDocument, Chunker
 from kbmesh_chunker.config import ConfigRequest, SizeUnit, Strategy, resolve_limits
+from kbmesh_chunker.documents.reading import ReadingLimits
 from kbmesh_chunker.documents.source import SourceDocument
 from kbmesh_rpc.errors import DocumentEmpty, DocumentUnreadable
 
@@ -36,7 +37,7 @@ def small_configs(draw: st.DrawFn, strategy: Strategy) -> ConfigRequest:
 
 @pytest.mark.parametrize("strategy", CUT_STRATEGIES)
 def test_any_text_by_small_sizes_in_both_units(strategy: Strategy, executor: Executor) -> None:
-    chunker = Chunker(max_document_bytes=1_000_000, counter=WordPieceCounter(), executor=executor)
+    chunker = Chunker(limits=ReadingLimits(max_document_bytes=1_000_000), counter=WordPieceCounter(), executor=executor)
 
     @given(text=TEXTS, config=small_configs(strategy))
     @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])

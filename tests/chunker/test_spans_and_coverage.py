@@ -13,6 +13,7 @@ from kbmesh_chunker.breaks import Breaks
 from kbmesh_chunker.chunking import ChunkedDocument, Chunker
 from kbmesh_chunker.config import ConfigRequest, Strategy
 from kbmesh_chunker.cutter import Cutter, Limits, TokenCap
+from kbmesh_chunker.documents.reading import ReadingLimits
 from kbmesh_chunker.documents.source import SourceDocument
 from kbmesh_chunker.measure import CharacterMeasure, TokenMeasure
 from kbmesh_chunker.strategies.semantic import paragraph_breaks
@@ -121,7 +122,7 @@ def test_no_chunk_of_prose_is_shorter_than_the_minimum_or_longer_than_allowed(te
 
 @pytest.mark.parametrize("strategy", CUT_STRATEGIES)
 def test_any_text_by_every_strategy(strategy: Strategy, executor: Executor) -> None:
-    chunker = Chunker(max_document_bytes=1_000_000, counter=None, executor=executor)
+    chunker = Chunker(limits=ReadingLimits(max_document_bytes=1_000_000), counter=None, executor=executor)
 
     @given(text=TEXTS, limits=limits())
     @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -12,6 +12,7 @@ from chunker.counters import MODEL, WordPieceCounter, tokens_of
 from chunker.laws import check_laws, check_windows
 from kbmesh_chunker.chunking import ChunkedDocument, Chunker
 from kbmesh_chunker.config import ConfigRequest, SizeUnit, Strategy
+from kbmesh_chunker.documents.reading import ReadingLimits
 from kbmesh_chunker.documents.source import SourceDocument
 from kbmesh_chunker.piece import Piece, embedded_text
 from kbmesh_chunker.token_counter import TokenCount, TokenCounts, count_tokens
@@ -20,6 +21,8 @@ from kbmesh_rpc.errors import DependencyUnavailable, InvalidField, ModelNotFound
 from tokenizers import Tokenizer
 
 STRATEGIES = [Strategy.FIXED, Strategy.SEMANTIC, Strategy.DOCUMENT]
+
+LIMITS = ReadingLimits(max_document_bytes=1_000_000)
 
 
 class MiniLm:
@@ -56,7 +59,7 @@ def check_limit(chunked: ChunkedDocument, most: int) -> None:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("name", DOCUMENTS)
 async def test_real_files_by_the_real_tokenizer(name: str, strategy: Strategy, executor: Executor) -> None:
-    chunker = Chunker(max_document_bytes=1_000_000, counter=MiniLm(), executor=executor)
+    chunker = Chunker(limits=LIMITS, counter=MiniLm(), executor=executor)
     source = SourceDocument(content=DOCUMENTS[name], filename=name)
     config = ConfigRequest(strategy=strategy, embedding_model="all-MiniLM-L6-v2")
     chunked = await chunker.chunk(source, config, deadline=None)
@@ -68,7 +71,7 @@ async def test_real_files_by_the_real_tokenizer(name: str, strategy: Strategy, e
 
 
 async def test_fix_11_by_the_real_tokenizer(executor: Executor) -> None:
-    chunker = Chunker(max_document_bytes=1_000_000, counter=MiniLm(), executor=executor)
+    chunker = Chunker(limits=LIMITS, counter=MiniLm(), executor=executor)
     source = SourceDocument(content="数据库迁移前必须先做备份再执行脚本" * 300)
     for unit in SizeUnit:
         config = ConfigRequest(embedding_model="all-MiniLM-L6-v2", unit=unit)
@@ -81,7 +84,7 @@ async def test_counts_are_those_of_what_is_embedded(chunk: Chunk) -> None:
     check_limit(chunked, 256)
     assert chunked.chunks[1].piece.context == "Guide > Install"
     for found in chunked.chunks:
-        assert found.token_count == tokens_of(embedded_text(found.piece.context, found.text))
+        assert found.token_count == tokens_of(embedded_text(chunked.document.text, found.piece))
 
 
 async def test_sizes_in_tokens(chunk: Chunk) -> None:
@@ -98,7 +101,7 @@ async def test_sizes_in_tokens(chunk: Chunk) -> None:
 @pytest.mark.parametrize("text", ["word " * 31 + "...", "word " * 32 + "!", "word " * 64 + " ."])
 async def test_sizes_in_tokens_without_a_minimum(text: str, strategy: Strategy, executor: Executor) -> None:
     """What is left after the last window is punctuation alone: it is shared out by a minimum of no tokens."""
-    chunker = Chunker(max_document_bytes=1_000_000, counter=MiniLm(), executor=executor)
+    chunker = Chunker(limits=LIMITS, counter=MiniLm(), executor=executor)
     for overlap in (0, 31):
         config = ConfigRequest(
             strategy=strategy,
@@ -125,7 +128,7 @@ async def test_accepted_truncation_leaves_chunks_long_and_counts_them(chunk: Chu
 
 
 async def test_a_model_that_reads_very_little(executor: Executor) -> None:
-    chunker = Chunker(max_document_bytes=1_000_000, counter=WordPieceCounter(max_tokens=8), executor=executor)
+    chunker = Chunker(limits=LIMITS, counter=WordPieceCounter(max_tokens=8), executor=executor)
     text = "# A heading of many words\n\n" + "| a | b | c |\n|---|---|---|\n" + "| one | two | three |\n" * 20
     for strategy in STRATEGIES:
         source = SourceDocument(content=text, media_type="text/markdown")
@@ -134,7 +137,7 @@ async def test_a_model_that_reads_very_little(executor: Executor) -> None:
 
 
 async def test_a_character_of_more_tokens_than_the_model_reads_is_kept_and_told(executor: Executor) -> None:
-    chunker = Chunker(max_document_bytes=1_000_000, counter=WordPieceCounter(max_tokens=16), executor=executor)
+    chunker = Chunker(limits=LIMITS, counter=WordPieceCounter(max_tokens=16), executor=executor)
     text = "before a\u0301" + "\u0302" * 40 + " after"
     chunked = await chunker.chunk(
         SourceDocument(content=text), ConfigRequest(strategy=Strategy.FIXED, embedding_model=MODEL), deadline=None
@@ -154,7 +157,7 @@ async def test_a_model_that_is_not_there(chunk: Chunk) -> None:
 
 
 async def test_without_an_embedder_a_limit_cannot_be_kept(executor: Executor) -> None:
-    chunker = Chunker(max_document_bytes=1_000_000, counter=None, executor=executor)
+    chunker = Chunker(limits=LIMITS, counter=None, executor=executor)
     for config in (ConfigRequest(embedding_model=MODEL), ConfigRequest(unit=SizeUnit.TOKENS, embedding_model=MODEL)):
         with pytest.raises(InvalidField) as refused:
             await chunker.chunk(SourceDocument(content="text"), config, deadline=None)
@@ -172,7 +175,7 @@ async def test_pieces_that_came_out_too_long_are_cut_again_in_order() -> None:
     for found in fitted:
         assert found.piece.context == "Guide"
         content = text[found.piece.start : found.piece.end]
-        assert found.tokens == tokens_of(embedded_text("Guide", content)) <= 40
+        assert found.tokens == tokens_of(embedded_text(text, found.piece)) <= 40
         assert content.endswith("here."), "cut between sentences"
 
 
@@ -201,7 +204,7 @@ class _Unknown(WordPieceCounter):
 async def test_text_of_unknown_words_is_bounded_in_characters(
     text: str, size: int, strategy: Strategy, executor: Executor
 ) -> None:
-    chunker = Chunker(max_document_bytes=1_000_000, counter=_Unknown(), executor=executor)
+    chunker = Chunker(limits=LIMITS, counter=_Unknown(), executor=executor)
     for truncate in (False, True):
         config = ConfigRequest(
             strategy=strategy, size=size, unit=SizeUnit.TOKENS, embedding_model=MODEL, allow_truncation=truncate
@@ -216,7 +219,7 @@ async def test_text_of_unknown_words_is_bounded_in_characters(
 
 @pytest.mark.parametrize("size", [320, 100_000])
 async def test_a_word_longer_than_the_embedder_takes_is_cut(size: int, executor: Executor) -> None:
-    chunker = Chunker(max_document_bytes=4_000_000, counter=_Unknown(), executor=executor)
+    chunker = Chunker(limits=ReadingLimits(max_document_bytes=4_000_000), counter=_Unknown(), executor=executor)
     config = ConfigRequest(strategy=Strategy.FIXED, size=size, overlap=0, unit=SizeUnit.TOKENS, embedding_model=MODEL)
     chunked = await chunker.chunk(SourceDocument(content="x" * 1_500_000), config, deadline=None)
     lengths = [len(found.text) for found in chunked.chunks]
@@ -235,7 +238,7 @@ class _Absent:
 
 
 async def test_a_count_that_nothing_depends_on_may_fail(executor: Executor) -> None:
-    chunker = Chunker(max_document_bytes=1_000_000, counter=_Absent(), executor=executor)
+    chunker = Chunker(limits=LIMITS, counter=_Absent(), executor=executor)
     source = SourceDocument(content="text " * 1000)
     chunked = await chunker.chunk(source, ConfigRequest(embedding_model=MODEL, allow_truncation=True), deadline=None)
     assert [warning.reason for warning in chunked.warnings] == [Reason.DEPENDENCY_UNAVAILABLE]

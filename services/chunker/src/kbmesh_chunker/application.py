@@ -8,6 +8,7 @@ from kbmesh.chunker.v1 import chunker_pb2_grpc
 from kbmesh_rpc.server import Registration
 
 from kbmesh_chunker.chunking import Chunker
+from kbmesh_chunker.documents.reading import ReadingLimits
 from kbmesh_chunker.embedder import EmbedderTokenCounter
 from kbmesh_chunker.servicer import ChunkerServicer
 from kbmesh_chunker.settings import ChunkerSettings
@@ -25,9 +26,8 @@ class ChunkerApplication:
             self._counter = EmbedderTokenCounter.connect(
                 settings.embedder_address, max_message_bytes=settings.max_message_bytes
             )
-        chunker = Chunker(
-            max_document_bytes=settings.max_document_bytes, counter=self._counter, executor=self._executor
-        )
+        limits = ReadingLimits(max_document_bytes=settings.max_document_bytes)
+        chunker = Chunker(limits=limits, counter=self._counter, executor=self._executor)
         self._servicer = ChunkerServicer(chunker, max_message_bytes=settings.max_message_bytes)
 
     @classmethod

@@ -5,9 +5,9 @@ import contextvars
 import functools
 import hashlib
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from kbmesh_rpc.deadline import Deadline
@@ -24,10 +24,18 @@ from kbmesh_chunker.config import (
     resolve_limits,
 )
 from kbmesh_chunker.cutter import TokenCap
-from kbmesh_chunker.documents.reader import read
-from kbmesh_chunker.documents.source import SourceDocument, TextDocument, Warning  # noqa: A004 - the contract's name
+from kbmesh_chunker.documents.reader import DocumentReader, read
+from kbmesh_chunker.documents.reading import ReadingLimits
+from kbmesh_chunker.documents.source import (
+    ExtractedDocument,
+    Grammar,
+    Part,
+    SourceDocument,
+    TextDocument,
+    Warning,  # noqa: A004 - the contract's name
+)
 from kbmesh_chunker.measure import BoundedTokenMeasure, CharacterMeasure, Measure
-from kbmesh_chunker.piece import Chunk, Piece
+from kbmesh_chunker.piece import Chunk, Piece, embedded_text
 from kbmesh_chunker.spans import byte_offsets
 from kbmesh_chunker.strategies.auto import choose
 from kbmesh_chunker.strategies.port import Work
@@ -43,17 +51,40 @@ _SLACK_TOKENS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
+class ChunkedPart:
+    """What became of a part of a document."""
+
+    part: Part
+    start_byte: int
+    """Where it stands in the text of the whole, in bytes of UTF-8."""
+    end_byte: int
+    chunks: int
+    config: ChunkingConfig
+    strategy_reason: str
+    """Why its strategy was chosen; empty where the caller chose it."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ChunkedDocument:
     """What became of a document."""
 
-    document: TextDocument
+    document: ExtractedDocument
     chunks: Sequence[Chunk]
-    config: ChunkingConfig
-    strategy_reason: str
-    """Why AUTO chose the strategy; empty where the caller chose."""
+    parts: Sequence[ChunkedPart]
+    """What became of each part of the document; one where it is made of no others."""
     fingerprint: str
     text_sha256: bytes
     warnings: Sequence[Warning] = ()
+
+    @property
+    def config(self) -> ChunkingConfig:
+        """How the first part was cut, which speaks for the whole."""
+        return self.parts[0].config
+
+    @property
+    def strategy_reason(self) -> str:
+        """Why it was cut so; empty where the caller chose."""
+        return self.parts[0].strategy_reason
 
 
 @dataclass(kw_only=True)
@@ -78,10 +109,19 @@ class Progress:
 class Chunker:
     """Cuts documents. Keeps no state between them."""
 
-    def __init__(self, *, max_document_bytes: int, counter: TokenCounter | None, executor: Executor) -> None:
-        self.max_document_bytes = max_document_bytes
+    def __init__(
+        self,
+        *,
+        limits: ReadingLimits,
+        counter: TokenCounter | None,
+        executor: Executor,
+        reader: DocumentReader | None = None,
+    ) -> None:
+        """`executor` runs what takes the processor for long. Without a `reader` it also reads the documents."""
+        self.limits = limits
         self._counter = counter
         self._executor = executor
+        self._reader = reader
 
     def check(self, request: ConfigRequest, *, path: str = "config") -> None:
         """Raises InvalidField or FeatureUnsupported where the configuration is wrong, whatever the document."""
@@ -112,34 +152,52 @@ class Chunker:
         self, source: SourceDocument, request: ConfigRequest, progress: Progress, path: str
     ) -> ChunkedDocument:
         progress.check()
-        document = await self._aside(functools.partial(read, max_bytes=self.max_document_bytes), source)
-        config, reason = _resolve(request, document, path)
-        self._check_repetition(config, document, path)
-        tokens = await self._measure(config, document)
-        work = _work(document, config, tokens, progress, self._aside)
-        pieces = await find(config.strategy).cut(work)
-        counted, warnings = await self._count(config, document, pieces, tokens, progress)
-        most = tokens.max_tokens if tokens is not None and work.cap is not None else None
-        finish = functools.partial(_finish, document.text, counted, work, most)
-        chunks, text_sha256 = await self._aside(finish)
+        document = await self._read(_wishing(source, request), progress)
+        warnings = list(document.warnings)
+        cut = [await self._cut(part.document, request, progress, path, warnings) for part in document.parts]
+        chunks, parts, text_sha256 = await self._aside(_finish, document, cut)
+        tokens = cut[0].tokens
         return ChunkedDocument(
             document=document,
             chunks=chunks,
-            config=config,
-            strategy_reason=reason,
+            parts=parts,
             fingerprint=fingerprint(
-                config,
+                cut[0].config,
                 model_fingerprint=tokens.model_fingerprint if tokens else "",
                 max_tokens=tokens.max_tokens if tokens else 0,
             ),
             text_sha256=text_sha256,
-            warnings=(*document.warnings, *warnings),
+            warnings=warnings,
         )
+
+    async def _read(self, source: SourceDocument, progress: Progress) -> ExtractedDocument:
+        if self._reader is None:
+            return await self._aside(functools.partial(read, limits=self.limits), source)
+        return await self._reader.read(source, deadline=progress.deadline)
+
+    async def _cut(
+        self,
+        document: TextDocument,
+        request: ConfigRequest,
+        progress: Progress,
+        path: str,
+        warnings: list[Warning],
+    ) -> "_CutPart":
+        """Cuts a document of one kind; adds to `warnings`."""
+        config, reason = _resolve(request, document, path)
+        self._check_repetition(config, document, path)
+        tokens = await self._measure(config, document)
+        work = _work(document, config, tokens, progress, self._aside, warnings.append)
+        pieces = await find(config.strategy).cut(work)
+        counted, count_warnings = await self._count(config, document, pieces, tokens, progress)
+        warnings.extend(count_warnings)
+        most = tokens.max_tokens if tokens is not None and work.cap is not None else None
+        return _CutPart(config=config, reason=reason, work=work, pieces=counted, tokens=tokens, max_tokens=most)
 
     def _check_repetition(self, config: ChunkingConfig, document: TextDocument, path: str) -> None:
         limits = config.limits
         times = limits.size / (limits.size - limits.overlap)
-        if len(document.text) * times > MAX_REPETITION * self.max_document_bytes:
+        if len(document.text) * times > MAX_REPETITION * self.limits.max_document_bytes:
             raise InvalidField(
                 f"{path}.overlap",
                 f"would repeat a document of {len(document.text)} characters {times:.0f} times; take a smaller one",
@@ -191,11 +249,34 @@ class Chunker:
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _CutPart:
+    config: ChunkingConfig
+    reason: str
+    work: Work
+    pieces: Sequence[CountedPiece | Piece]
+    tokens: ModelTokens | None
+    max_tokens: int | None
+
+
+_WISHES = {Strategy.EMAIL: Grammar.MAIL, Strategy.SLACK: Grammar.SLACK, Strategy.CODE: Grammar.CODE}
+
+
+def _wishing(source: SourceDocument, request: ConfigRequest) -> SourceDocument:
+    """A document whose text is read as what the caller's strategy cuts, where its type says nothing else."""
+    language = request.options.get("language", "") if request.strategy is Strategy.CODE else ""
+    return replace(source, grammar=_WISHES.get(request.strategy), language=str(language))
+
+
 def _resolve(request: ConfigRequest, document: TextDocument, path: str) -> tuple[ChunkingConfig, str]:
-    strategy, reason = request.strategy, ""
+    strategy, reason, options = request.strategy, "", request.options
     if strategy is Strategy.AUTO:
         choice = choose(document)
-        strategy, reason = choice.strategy, choice.reason
+        strategy, reason, options = choice.strategy, choice.reason, {}
+    elif document.grammar not in find(strategy).grammars:
+        choice = choose(document)
+        reason = f"{strategy.upper()} does not cut {document.media_type}; {choice.reason}"
+        strategy, options = choice.strategy, {}
     port = find(strategy)
     config = ChunkingConfig(
         strategy=strategy,
@@ -203,7 +284,7 @@ def _resolve(request: ConfigRequest, document: TextDocument, path: str) -> tuple
         unit=request.unit,
         embedding_model=request.embedding_model,
         allow_truncation=request.allow_truncation,
-        options=port.options(request.options, f"{path}.{strategy}"),
+        options=port.options(options, f"{path}.{strategy}"),
     )
     return config, reason
 
@@ -214,6 +295,7 @@ def _work(
     tokens: ModelTokens | None,
     progress: Progress,
     aside: Callable[..., Awaitable[Any]],
+    warn: Callable[[Warning], None],
 ) -> Work:
     measure: Measure = CharacterMeasure(text_length=len(document.text))
     cap: TokenCap | None = None
@@ -232,32 +314,66 @@ def _work(
         cap=cap,
         checkpoint=progress.check,
         aside=aside,
+        warn=warn,
     )
 
 
-def _finish(
-    text: str, pieces: Sequence[CountedPiece | Piece], work: Work, max_tokens: int | None
-) -> tuple[list[Chunk], bytes]:
-    plain = [item.piece if isinstance(item, CountedPiece) else item for item in pieces]
-    offsets = byte_offsets(text, [position for piece in plain for position in (piece.start, piece.end)])
-    most = work.limits.size + work.limits.minimum
-    # The bound in characters is not a size that was asked for.
-    measure = work.measure.tokens if isinstance(work.measure, BoundedTokenMeasure) else work.measure
-    chunks = []
-    for index, (piece, item) in enumerate(zip(plain, pieces, strict=True)):
-        content = text[piece.start : piece.end]
-        tokens = item.tokens if isinstance(item, CountedPiece) else None
-        too_long = max_tokens is not None and tokens is not None and tokens > max_tokens
-        chunks.append(
-            Chunk(
-                index=index,
-                piece=piece,
-                text=content,
-                start_byte=offsets[piece.start],
-                end_byte=offsets[piece.end],
-                sha256=hashlib.sha256(content.encode()).digest(),
-                token_count=tokens,
-                oversize=too_long or measure.length(piece.start, piece.end) > most,
+def _finish(document: ExtractedDocument, cut: Sequence[_CutPart]) -> tuple[list[Chunk], list[ChunkedPart], bytes]:
+    """The chunks of the whole, with positions in its text, and what became of each part."""
+    text = document.text
+    places = [
+        part.offset + place
+        for part, of_part in zip(document.parts, cut, strict=True)
+        for piece in map(_plain, of_part.pieces)
+        for place in (piece.start, piece.end)
+    ]
+    ends = [(part.offset, part.offset + len(part.document.text)) for part in document.parts]
+    offsets = byte_offsets(text, [*places, *(place for pair in ends for place in pair)])
+    chunks: list[Chunk] = []
+    parts: list[ChunkedPart] = []
+    for part, of_part, (start, end) in zip(document.parts, cut, ends, strict=True):
+        before = len(chunks)
+        for item in of_part.pieces:
+            chunks.append(_chunk(len(chunks), item, part, of_part, offsets))
+        parts.append(
+            ChunkedPart(
+                part=part,
+                start_byte=offsets[start],
+                end_byte=offsets[end],
+                chunks=len(chunks) - before,
+                config=of_part.config,
+                strategy_reason=of_part.reason,
             )
         )
-    return chunks, hashlib.sha256(text.encode()).digest()
+    return chunks, parts, hashlib.sha256(text.encode()).digest()
+
+
+def _plain(item: CountedPiece | Piece) -> Piece:
+    return item.piece if isinstance(item, CountedPiece) else item
+
+
+def _chunk(index: int, item: CountedPiece | Piece, part: Part, cut: _CutPart, offsets: Mapping[int, int]) -> Chunk:
+    piece, work, document = _plain(item), cut.work, part.document
+    content = document.text[piece.start : piece.end]
+    tokens = item.tokens if isinstance(item, CountedPiece) else None
+    too_long = cut.max_tokens is not None and tokens is not None and tokens > cut.max_tokens
+    # The bound in characters is not a size that was asked for.
+    measure = work.measure.tokens if isinstance(work.measure, BoundedTokenMeasure) else work.measure
+    embedded = embedded_text(document.text, piece) if piece.left_out or piece.statement is not None else None
+    metadata = {**document.chunk_metadata, **piece.metadata}
+    if document.source_lines is not None:
+        lines = document.source_lines.within(piece.start, piece.end)
+        metadata = {"start_line": str(lines[0]), "end_line": str(lines[-1]), **metadata}
+    return Chunk(
+        index=index,
+        piece=replace(piece, start=part.offset + piece.start, end=part.offset + piece.end, metadata=metadata),
+        text=content,
+        start_byte=offsets[part.offset + piece.start],
+        end_byte=offsets[part.offset + piece.end],
+        sha256=hashlib.sha256(content.encode()).digest(),
+        token_count=tokens,
+        oversize=too_long or measure.length(piece.start, piece.end) > work.limits.size + work.limits.minimum,
+        pages=document.pages.within(piece.start, piece.end) if document.pages is not None else (),
+        embedded_text=embedded or None,
+        embedding_excluded=embedded == "",
+    )

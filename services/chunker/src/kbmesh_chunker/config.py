@@ -49,8 +49,16 @@ class Sizes:
 
 
 CHARACTER_SIZES = Sizes(size=1500, overlap=150, minimum=500)
-TOKEN_SIZES = Sizes(size=320, overlap=32, minimum=106)
+_CHARACTERS_PER_TOKEN = 1500 / 320
 """1,500 characters of English are some 330 tokens."""
+
+
+def token_sizes(characters: Sizes) -> Sizes:
+    """Default sizes in tokens that go with those in characters."""
+    size, overlap, minimum = (
+        int(count / _CHARACTERS_PER_TOKEN) for count in (characters.size, characters.overlap, characters.minimum)
+    )
+    return Sizes(size=size, overlap=overlap, minimum=minimum)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +100,7 @@ def resolve_limits(request: ConfigRequest, *, characters: Sizes = CHARACTER_SIZE
 
     `path` is where the configuration stands in the request. Raises InvalidField.
     """
-    defaults = characters if request.unit is SizeUnit.CHARACTERS else TOKEN_SIZES
+    defaults = characters if request.unit is SizeUnit.CHARACTERS else token_sizes(characters)
     size = defaults.size if request.size is None else request.size
     if not MIN_SIZE <= size <= MAX_SIZE:
         raise InvalidField(f"{path}.size", f"must be {MIN_SIZE} to {MAX_SIZE}, is {size}")

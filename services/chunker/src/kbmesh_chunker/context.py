@@ -1,6 +1,8 @@
 """What is put before a piece so that it can be understood alone: its headings and the header of its table."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
 
 from kbmesh_chunker import graphemes
 
@@ -12,6 +14,70 @@ TABLE_BUDGET_SHARE = 0.5
 """How much it may take where it holds a table's header that would have to be trimmed otherwise: without their columns,
 rows say little."""
 _TELLING = 8
+_CHARACTERS_PER_TOKEN = 3.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """How long a chunk may be, of which its context takes a share. Infinite where it is not bounded."""
+
+    characters: float = inf
+    tokens: float = inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """A context and about how many tokens it has."""
+
+    text: str = ""
+    tokens: int = 0
+
+    def at(self, _position: int) -> int:
+        """Its tokens, for a cutter whose windows all have this context."""
+        return self.tokens
+
+
+NO_CONTEXT = Context()
+
+
+def estimate_tokens(text: str) -> int:
+    """About how many tokens a text has, rather too many than too few. What is embedded is counted exactly later."""
+    if text.isascii():
+        return int(len(text) / _CHARACTERS_PER_TOKEN) + 1
+    plain = sum(character < "\u0250" for character in text)
+    return int(plain / _CHARACTERS_PER_TOKEN) + len(text) - plain + 1
+
+
+def fit_lines(lines: Sequence[str], room: Room, *, share: float = BUDGET_SHARE) -> Context:
+    """Lines of a context, trimmed so that they take at most their share of a chunk.
+
+    Each line is trimmed in the middle, the longest first, and the trimmed place is marked by an ellipsis. Lines that
+    find no room are left out from the end.
+    """
+    lines = [line for line in lines if line]
+    text = "\n".join(lines)
+    if not text:
+        return NO_CONTEXT
+    tokens = estimate_tokens(text)
+    budget = min(room.characters * share, len(text) * room.tokens * share / tokens)
+    if len(text) > budget:
+        lines = list(lines)
+        while lines and int(budget) // len(lines) < _TELLING:
+            lines.pop()
+        text = "\n".join(trim_middle(line, most) for line, most in zip(lines, _widths(lines, int(budget)), strict=True))
+        tokens = estimate_tokens(text) if text else 0
+    return Context(text=text, tokens=tokens)
+
+
+def _widths(lines: Sequence[str], budget: int) -> list[int]:
+    """Characters for each line: short lines keep all of theirs, the long ones share what is left."""
+    left = budget - max(0, len(lines) - 1)
+    widths = [0] * len(lines)
+    order = sorted(range(len(lines)), key=lambda place: len(lines[place]))
+    for done, place in enumerate(order):
+        widths[place] = min(len(lines[place]), left // (len(lines) - done))
+        left -= widths[place]
+    return widths
 
 
 def write_context(headings: Sequence[str], header_rows: str, budget: int) -> str:

@@ -11,7 +11,7 @@ from kbmesh_rpc.call import optional_call
 from kbmesh_rpc.deadline import Deadline
 from kbmesh_rpc.errors import DocumentEmpty, InvalidField, RequestTooLarge
 
-from kbmesh_chunker.chunking import ChunkedDocument, Chunker
+from kbmesh_chunker.chunking import ChunkedDocument, ChunkedPart, Chunker
 from kbmesh_chunker.config import CHARACTER_SIZES, ConfigRequest, Options, Sizes, SizeUnit, Strategy
 from kbmesh_chunker.documents.reader import check_size
 from kbmesh_chunker.documents.source import SourceDocument, SourceType
@@ -99,7 +99,7 @@ class ChunkerServicer(chunker_pb2_grpc.ChunkerServiceServicer):
                 continue
             if kind != "part":
                 raise InvalidField(kind or "message", "only parts may follow the header")
-            check_size(len(data) + len(request.part), self._chunker.max_document_bytes)
+            check_size(len(data) + len(request.part), self._chunker.limits.max_document_bytes)
             data += request.part
         if header is None or config is None:
             raise InvalidField("header", "must be the first message of the stream")
@@ -184,6 +184,9 @@ def write_chunk(chunk: Chunk, metadata: dict[str, str], *, total: int | None) ->
         context=piece.context,
         span=chunker_pb2.Span(start=piece.start, end=piece.end, start_byte=chunk.start_byte, end_byte=chunk.end_byte),
         heading_path=piece.heading_path,
+        pages=chunk.pages,
+        embedded_text=chunk.embedded_text,
+        embedding_excluded=chunk.embedding_excluded,
         token_count=chunk.token_count,
         sha256=chunk.sha256,
         metadata={**piece.metadata, **metadata},
@@ -211,6 +214,22 @@ def write_summary(chunked: ChunkedDocument) -> chunker_pb2.DocumentSummary:
         ],
         chunking_fingerprint=chunked.fingerprint,
         metadata=document.metadata,
+        parts=[_write_part(part) for part in chunked.parts] if len(chunked.parts) > 1 else (),
+    )
+
+
+def _write_part(chunked: ChunkedPart) -> chunker_pb2.DocumentPart:
+    document = chunked.part.document
+    start = chunked.part.offset
+    return chunker_pb2.DocumentPart(
+        span=chunker_pb2.Span(
+            start=start, end=start + len(document.text), start_byte=chunked.start_byte, end_byte=chunked.end_byte
+        ),
+        media_type=document.media_type,
+        filename=document.filename,
+        title=document.title,
+        strategy=_strategy_number(chunked.config.strategy),
+        chunks=chunked.chunks,
     )
 
 

@@ -36,14 +36,16 @@ async def fit(
     The strategies already cut by the tokens of the whole text. A piece may have a few more, since a tokenizer sees
     other neighbours. What still has too many after the last round cannot be cut: it is one character.
     """
-    known: dict[tuple[int, int, str], int] = {}
+    known: dict[_Key, int] = {}
     current = list(pieces)
     for attempt in range(MAX_ROUNDS + 1):
         checkpoint()
         fresh = [piece for piece in current if _key(piece) not in known]
-        texts = [embedded_text(piece.context, text[piece.start : piece.end]) for piece in fresh]
-        for piece, tokens in zip(fresh, await count_tokens(counter, texts, model=model), strict=True):
-            known[_key(piece)] = tokens
+        texts = [embedded_text(text, piece) for piece in fresh]
+        # Nothing is embedded for an empty text, and nothing is counted.
+        counts = iter(await count_tokens(counter, [embedded for embedded in texts if embedded], model=model))
+        for piece, embedded in zip(fresh, texts, strict=True):
+            known[_key(piece)] = next(counts) if embedded else 0
         if max_tokens is None or attempt == MAX_ROUNDS or all(known[_key(piece)] <= max_tokens for piece in current):
             break
         share = _FINER**attempt
@@ -64,8 +66,11 @@ async def fit(
     return [CountedPiece(piece=piece, tokens=known[_key(piece)]) for piece in current]
 
 
-def _key(piece: Piece) -> tuple[int, int, str]:
-    return piece.start, piece.end, piece.context
+_Key = tuple[int, int, str, str | None]
+
+
+def _key(piece: Piece) -> _Key:
+    return piece.start, piece.end, piece.context, piece.statement
 
 
 async def _cut_again(
@@ -80,7 +85,11 @@ async def _cut_again(
         # The context leaves too little room. It can be had from the heading path; the text cannot.
         context, allowed = "", int((max_tokens - counted.special_tokens) * share)
     parts = cut_by_tokens(content, counted.measure, max(1, allowed))
-    return [replace(piece, start=piece.start + start, end=piece.start + end, context=context) for start, end in parts]
+    return [
+        # A statement that the model cannot read whole gives way to the text that it was made of.
+        replace(piece, start=piece.start + start, end=piece.start + end, context=context, statement=None)
+        for start, end in parts
+    ]
 
 
 def cut_by_tokens(content: str, measure: TokenMeasure, allowed: int) -> list[tuple[int, int]]:

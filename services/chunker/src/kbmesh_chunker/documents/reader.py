@@ -1,5 +1,10 @@
-"""A document as it came, to the text that is cut."""
+"""A document as it came, to the text that is cut. Which type of document is read by what."""
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from kbmesh_rpc.deadline import Deadline
 from kbmesh_rpc.errors import DocumentEmpty, DocumentTooLarge, Reason, UnsupportedMediaType
 
 from kbmesh_chunker.blank import is_visible
@@ -7,18 +12,49 @@ from kbmesh_chunker.documents.decoding import check_text, decode
 from kbmesh_chunker.documents.front_matter import read_front_matter
 from kbmesh_chunker.documents.markdown import first_heading
 from kbmesh_chunker.documents.media_type import (
-    HTML,
     MARKDOWN,
+    PLAIN,
     binary_type,
+    is_code,
     is_text_type,
     parse_media_type,
     source_type_of,
     type_by_content,
     type_by_name,
 )
-from kbmesh_chunker.documents.source import SourceDocument, TextDocument, Warning  # noqa: A004 - the contract's name
+from kbmesh_chunker.documents.reading import Reading, ReadingLimits
+from kbmesh_chunker.documents.source import (
+    ExtractedDocument,
+    Grammar,
+    SourceDocument,
+    TextDocument,
+    Warning,  # noqa: A004 - the contract's name
+    join_parts,
+)
 
 _MAGIC_BYTES = 4096
+
+Reader = Callable[[SourceDocument, Reading], Sequence[TextDocument]]
+"""Reads a document of one type, which `source.media_type` names without parameters unless a charset was declared. Gives
+the documents of which it is made, at least one. Raises a KbmeshError."""
+
+BINARY_READERS: Mapping[str, Reader] = {}
+"""By media type; `source.content` is bytes."""
+TEXT_READERS: Mapping[str, Reader] = {}
+"""By media type, those of types that are text with a structure of their own: mail, HTML. `source.content` is str where
+the caller sent text, and bytes where a file was sent: such types say themselves how they are encoded."""
+GRAMMAR_READERS: Mapping[Grammar, Reader] = {}
+"""By the grammar that the caller wishes a plain text to be read by."""
+
+
+class DocumentReader(Protocol):
+    """Where documents are read: here, or in a process that may be ended."""
+
+    async def read(self, source: SourceDocument, *, deadline: Deadline | None) -> ExtractedDocument:
+        """Raises what `read` raises, and DeadlineExceeded."""
+
+    async def close(self) -> None:
+        """Frees what it holds."""
 
 
 def check_size(actual: int, limit: int) -> None:
@@ -27,36 +63,67 @@ def check_size(actual: int, limit: int) -> None:
         raise DocumentTooLarge(limit=limit, actual=actual)
 
 
-def read(source: SourceDocument, *, max_bytes: int) -> TextDocument:
+def read(source: SourceDocument, *, limits: ReadingLimits) -> ExtractedDocument:
     """Reads a document. Raises DocumentTooLarge, DocumentEmpty, DocumentUnreadable or UnsupportedMediaType."""
+    documents = read_documents(source, Reading.begin(read_documents, limits))
+    if not any(is_visible(document.text) for document in documents):
+        raise DocumentEmpty
+    return join_parts([document for document in documents if is_visible(document.text)])
+
+
+def read_documents(source: SourceDocument, reading: Reading) -> Sequence[TextDocument]:
+    """The documents of which a document is made; one, unless it holds others."""
     declared = parse_media_type(source.media_type)
     media_type = declared.media_type or type_by_name(source.filename)
-    if media_type and not is_text_type(media_type):
-        raise UnsupportedMediaType(media_type)
-    warnings: tuple[Warning, ...] = ()
     if isinstance(source.content, bytes):
-        check_size(len(source.content), max_bytes)
+        check_size(len(source.content), reading.limits.max_document_bytes)
         binary = binary_type(source.content[:_MAGIC_BYTES])
-        if binary:
-            raise UnsupportedMediaType(binary)
+        if binary in BINARY_READERS:
+            return BINARY_READERS[binary](replace(source, media_type=binary), reading)
+        if binary or (media_type and not is_text_type(media_type)):
+            raise UnsupportedMediaType(binary or media_type)
+        reader = TEXT_READERS.get(media_type)
+        if reader is not None:
+            return reader(source, reading)
         decoded = decode(source.content, charset=declared.charset, media_type=media_type or "application/octet-stream")
         text, warnings = decoded.text, decoded.warnings
     else:
-        text = source.content
+        if media_type and not is_text_type(media_type):
+            raise UnsupportedMediaType(media_type)
+        text, warnings = source.content, ()
         # A code point is one to four bytes, so most texts need no encoding to be seen to be small enough.
-        if len(text) * 4 > max_bytes:
-            check_size(len(text.encode("utf-8")), max_bytes)
+        if len(text) * 4 > reading.limits.max_document_bytes:
+            check_size(len(text.encode("utf-8")), reading.limits.max_document_bytes)
         check_text(text, media_type or "text/plain")
     if not is_visible(text):
         raise DocumentEmpty
     media_type = media_type or type_by_content(text)
-    if media_type in {HTML, "application/xhtml+xml"}:
-        warnings = (*warnings, _unread_markup())
-    source_type = source.source_type or source_type_of(media_type, source.filename, text)
+    reader = TEXT_READERS.get(media_type)
+    if reader is None and source.grammar is not None and not is_code(media_type):
+        reader = GRAMMAR_READERS.get(source.grammar)
+    if reader is not None:
+        documents = reader(replace(source, content=text, media_type=media_type), reading)
+        first = documents[0]
+        return (replace(first, warnings=(*warnings, *first.warnings)), *documents[1:])
+    reading.spend_text(len(text))
     document = TextDocument(
-        text=text, media_type=media_type, source_type=source_type, filename=source.filename, warnings=warnings
+        text=text,
+        media_type=media_type,
+        source_type=source.source_type or source_type_of(media_type, source.filename, text),
+        grammar=_grammar(media_type, source.grammar),
+        filename=source.filename,
+        language=source.language,
+        warnings=warnings,
     )
-    return _with_front_matter(document) if media_type == MARKDOWN else document
+    return (_with_front_matter(document) if media_type == MARKDOWN else document,)
+
+
+def _grammar(media_type: str, wished: Grammar | None) -> Grammar:
+    if media_type == MARKDOWN:
+        return Grammar.MARKDOWN
+    if is_code(media_type) or (wished is Grammar.CODE and media_type == PLAIN):
+        return Grammar.CODE
+    return Grammar.PLAIN
 
 
 def _with_front_matter(document: TextDocument) -> TextDocument:
@@ -65,21 +132,10 @@ def _with_front_matter(document: TextDocument) -> TextDocument:
     if front.broken:
         message = "the front matter is not YAML that can be read; it was kept as text"
         warnings = (*warnings, Warning(reason=Reason.DOCUMENT_UNREADABLE, message=message))
-    return TextDocument(
-        text=document.text,
-        media_type=document.media_type,
-        source_type=document.source_type,
-        filename=document.filename,
+    return replace(
+        document,
         title=front.metadata.get("title", "") or first_heading(document.text, front.end),
         body_start=front.end,
         metadata=front.metadata,
         warnings=warnings,
-    )
-
-
-def _unread_markup() -> Warning:
-    return Warning(
-        reason=Reason.FEATURE_UNSUPPORTED,
-        message="HTML is cut as it is written; its markup is not taken out",
-        metadata={"feature": "html"},
     )

@@ -3,8 +3,18 @@
 from dataclasses import dataclass
 
 from kbmesh_chunker.config import Strategy
-from kbmesh_chunker.documents.media_type import JSON, MAIL, MARKDOWN, PLAIN, is_code
-from kbmesh_chunker.documents.source import SourceType, TextDocument
+from kbmesh_chunker.documents.media_type import MAIL, PLAIN
+from kbmesh_chunker.documents.source import Grammar, TextDocument
+from kbmesh_chunker.strategies.registry import STRATEGIES
+
+_BY_GRAMMAR = {
+    Grammar.MARKDOWN: (Strategy.DOCUMENT, "has headings to follow"),
+    Grammar.MAIL: (Strategy.EMAIL, "is mail"),
+    Grammar.SLACK: (Strategy.SLACK, "holds messages of Slack"),
+    Grammar.CODE: (Strategy.CODE, "is source code"),
+}
+
+_PROSE = {PLAIN, MAIL, "application/mbox", "text/x-rst", "text/asciidoc"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,14 +28,14 @@ class Choice:
 def choose(document: TextDocument) -> Choice:
     """The strategy for a document, by media type and content."""
     media_type = document.media_type
-    if media_type == MARKDOWN:
-        return Choice(strategy=Strategy.DOCUMENT, reason=f"{media_type} has headings to follow")
-    if is_code(media_type):
-        return Choice(strategy=Strategy.FIXED, reason=f"{media_type} is source code, read as plain text")
-    if media_type == JSON and document.source_type is SourceType.SLACK:
-        return Choice(strategy=Strategy.FIXED, reason="a Slack export, read as plain text")
-    if media_type in {MAIL, "application/mbox"}:
-        return Choice(strategy=Strategy.SEMANTIC, reason=f"{media_type} is mail, read as plain text with paragraphs")
-    if media_type in {PLAIN, "text/x-rst", "text/asciidoc"}:
+    if document.grammar in _BY_GRAMMAR:
+        strategy, reason = _BY_GRAMMAR[document.grammar]
+        if strategy in STRATEGIES:
+            return Choice(strategy=strategy, reason=f"{media_type} {reason}")
+    if (
+        media_type in {PLAIN, MAIL, "application/mbox", "text/x-rst", "text/asciidoc"}
+        or document.pages is not None
+        or document.context
+    ):
         return Choice(strategy=Strategy.SEMANTIC, reason=f"{media_type} has paragraphs to gather")
     return Choice(strategy=Strategy.FIXED, reason=f"{media_type} has no structure that is followed")

@@ -5,17 +5,16 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
 
 from kbmesh_rpc.errors import InvalidField
 
 from kbmesh_chunker.blank import skip_blank, substance_end
 from kbmesh_chunker.breaks import PARTING, Breaks
-from kbmesh_chunker.config import CHARACTER_SIZES, Options, Sizes, SizeUnit, Strategy
-from kbmesh_chunker.context import BUDGET_SHARE, TABLE_BUDGET_SHARE, write_context
+from kbmesh_chunker.config import CHARACTER_SIZES, Options, Sizes, Strategy
+from kbmesh_chunker.context import BUDGET_SHARE, TABLE_BUDGET_SHARE, fit_lines, write_context
 from kbmesh_chunker.documents.markdown import Block, BlockKind, parse
 from kbmesh_chunker.piece import Piece
-from kbmesh_chunker.strategies.port import Work
+from kbmesh_chunker.strategies.port import ANY_GRAMMAR, Work
 
 _NEXT_BLOCK = 4
 _LEADS_ON = (":", "：")
@@ -31,6 +30,7 @@ class Document:
     description = "Sections under their headings; tables repeat their header, code and lists are cut between lines."
     sizes: Sizes = CHARACTER_SIZES
     needs_embedder = False
+    grammars = ANY_GRAMMAR
 
     def options(self, given: Options, path: str) -> Options:
         level = given.get("max_heading_level", 6)
@@ -219,6 +219,7 @@ class _Contexts:
             rows = work.document.text[table.start : table.header_end].strip("\r\n").replace("\r\n", "\n")
             rows = _DASHES.sub("---", _PADDING.sub(" ", rows))
         titles = [heading.title for heading in headings]
+        frame = fit_lines(work.document.context, work.room, share=BUDGET_SHARE / 2)
         full = write_context(titles, rows, len(rows) * 2 + sum(len(title) + 3 for title in titles))
         tokens = 0
         if work.tokens is not None:
@@ -229,27 +230,18 @@ class _Contexts:
         context = full
         if self._exceeds(full, tokens, TABLE_BUDGET_SHARE if rows else BUDGET_SHARE):
             context = write_context(titles, rows, self._budget(full, tokens))
-        return context, -(-tokens * len(context) // max(1, len(full)))
+        tokens = -(-tokens * len(context) // max(1, len(full)))
+        return "\n".join(part for part in (frame.text, context) if part), frame.tokens + tokens
 
     def _exceeds(self, context: str, tokens: int, share: float) -> bool:
         """Whether a context takes more than its share of a chunk, in characters or in tokens."""
-        work = self._work
-        if work.unit is SizeUnit.CHARACTERS and len(context) > work.limits.size * share:
-            return True
-        return tokens > self._most_tokens() * share
+        room = self._work.room
+        return len(context) > room.characters * share or tokens > room.tokens * share
 
     def _budget(self, context: str, tokens: int) -> int:
         """To how many characters a context must be trimmed."""
-        work = self._work
-        budget = float(len(context))
-        if work.unit is SizeUnit.CHARACTERS:
-            budget = min(budget, work.limits.size * BUDGET_SHARE)
+        room = self._work.room
+        budget = min(float(len(context)), room.characters * BUDGET_SHARE)
         if tokens:
-            budget = min(budget, len(context) * self._most_tokens() * BUDGET_SHARE / tokens)
+            budget = min(budget, len(context) * room.tokens * BUDGET_SHARE / tokens)
         return int(budget)
-
-    def _most_tokens(self) -> float:
-        """The most tokens that a chunk may have."""
-        work = self._work
-        by_size = work.limits.size if work.unit is SizeUnit.TOKENS else inf
-        return min(by_size, work.cap.tokens if work.cap is not None else inf)

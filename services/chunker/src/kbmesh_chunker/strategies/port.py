@@ -2,16 +2,20 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Protocol, TypeVar
 
 from kbmesh_chunker.breaks import NO_BREAKS, Breaks
 from kbmesh_chunker.config import Options, Sizes, SizeUnit, Strategy
+from kbmesh_chunker.context import Context, Room, fit_lines
 from kbmesh_chunker.cutter import Cutter, Limits, TokenCap
-from kbmesh_chunker.documents.source import TextDocument
+from kbmesh_chunker.documents.source import Grammar, TextDocument, Warning  # noqa: A004 - the contract's name
 from kbmesh_chunker.measure import BoundedTokenMeasure, Measure, TokenMeasure
 from kbmesh_chunker.piece import Piece
 
 T = TypeVar("T")
+
+ANY_GRAMMAR = frozenset(Grammar)
 
 
 class Aside(Protocol):
@@ -36,6 +40,19 @@ class Work:
     checkpoint: Callable[[], None]
     """To be called now and then; raises when the caller has gone or the deadline has passed."""
     aside: Aside
+    warn: Callable[[Warning], None]
+    """Adds a warning to the summary of the document."""
+
+    @property
+    def room(self) -> Room:
+        """What a chunk with its context may have at most."""
+        characters = self.limits.size if self.unit is SizeUnit.CHARACTERS else inf
+        by_size = self.limits.size if self.unit is SizeUnit.TOKENS else inf
+        return Room(characters=characters, tokens=min(by_size, self.cap.tokens if self.cap is not None else inf))
+
+    def context(self, *lines: str) -> Context:
+        """The context of the document, and `lines` below it, within what a context may take."""
+        return fit_lines((*self.document.context, *lines), self.room)
 
     @property
     def tokens(self) -> TokenMeasure | None:
@@ -65,6 +82,8 @@ class StrategyPort(Protocol):
     sizes: Sizes
     """Its default sizes, in characters."""
     needs_embedder: bool
+    grammars: frozenset[Grammar]
+    """What it can cut."""
 
     def options(self, given: Options, path: str) -> Options:
         """Every option, those left out at their defaults. Raises InvalidField, naming the field below `path`."""

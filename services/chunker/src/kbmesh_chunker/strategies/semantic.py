@@ -9,7 +9,7 @@ from kbmesh_rpc.errors import InvalidField
 from kbmesh_chunker.breaks import PARTING, Breaks
 from kbmesh_chunker.config import CHARACTER_SIZES, Options, Sizes, Strategy
 from kbmesh_chunker.piece import Piece
-from kbmesh_chunker.strategies.port import Work
+from kbmesh_chunker.strategies.port import ANY_GRAMMAR, Work
 
 MAX_BLANK_LINES = 10
 _HEADING_CHARACTERS = 100
@@ -30,6 +30,7 @@ class Semantic:
     description = "Whole paragraphs, gathered up to the size; a heading stays with what it heads."
     sizes: Sizes = CHARACTER_SIZES
     needs_embedder = False
+    grammars = ANY_GRAMMAR
 
     def options(self, given: Options, path: str) -> Options:
         blank_lines = given.get("paragraph_blank_lines", 1)
@@ -45,7 +46,11 @@ def cut_semantic(work: Work) -> list[Piece]:
     """All of the text, cut between paragraphs where that is possible."""
     text = work.document.text
     cutter = work.cutter(paragraph_breaks(text, int(work.options["paragraph_blank_lines"])))
-    return [Piece(start=start, end=end, type="paragraph") for start, end in cutter.cut(0, len(text))]
+    context = work.context()
+    return [
+        Piece(start=start, end=end, type="paragraph", context=context.text)
+        for start, end in cutter.cut(0, len(text), context.at)
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -370,7 +370,7 @@ class EmailOptions(_message.Message):
     whole_below: _builtins.int
     """Mails below this many characters stay whole. 2000 by default."""
     exclude_quotes: _builtins.bool
-    """Leaves quoted text and signatures out of what is embedded."""
+    """Leaves quoted text and signatures out of what is embedded. They stay in the text of the chunks."""
     def __init__(
         self,
         *,
@@ -439,34 +439,42 @@ Global___CodeOptions: _TypeAlias = CodeOptions  # noqa: Y015
 
 @_typing.final
 class SimilarityOptions(_message.Message):
-    """SimilarityOptions are the options of SIMILARITY."""
+    """SimilarityOptions are the options of SIMILARITY. Both ways to say where to cut run in one direction: a higher number
+    gives more chunks.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     THRESHOLD_FIELD_NUMBER: _builtins.int
+    PERCENTILE_FIELD_NUMBER: _builtins.int
     BUFFER_FIELD_NUMBER: _builtins.int
     threshold: _builtins.float
-    """Cosine similarity below which two neighbouring groups of sentences are cut apart. 0.5 by default; -1 to 1."""
+    """Below this cosine similarity. -1 to 1."""
+    percentile: _builtins.float
+    """Where their similarity is among the lowest so many percent of the document's. 0 to 100, in percent: between 0
+    and 1 it is refused, as a fraction would be meant.
+    """
     buffer: _builtins.int
     """Sentences on each side that are embedded along with a sentence. 1 by default; 0 to 5."""
     def __init__(
         self,
         *,
-        threshold: _builtins.float | None = ...,
+        threshold: _builtins.float = ...,
+        percentile: _builtins.float = ...,
         buffer: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_buffer", b"_buffer", "_threshold", b"_threshold", "buffer", b"buffer", "threshold", b"threshold"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_buffer", b"_buffer", "buffer", b"buffer", "cut", b"cut", "percentile", b"percentile", "threshold", b"threshold"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_buffer", b"_buffer", "_threshold", b"_threshold", "buffer", b"buffer", "threshold", b"threshold"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_buffer", b"_buffer", "buffer", b"buffer", "cut", b"cut", "percentile", b"percentile", "threshold", b"threshold"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__buffer: _TypeAlias = _typing.Literal["buffer"]  # noqa: Y015
     _WhichOneofArgType__buffer: _TypeAlias = _typing.Literal["_buffer", b"_buffer"]  # noqa: Y015
-    _WhichOneofReturnType__threshold: _TypeAlias = _typing.Literal["threshold"]  # noqa: Y015
-    _WhichOneofArgType__threshold: _TypeAlias = _typing.Literal["_threshold", b"_threshold"]  # noqa: Y015
+    _WhichOneofReturnType_cut: _TypeAlias = _typing.Literal["threshold", "percentile"]  # noqa: Y015
+    _WhichOneofArgType_cut: _TypeAlias = _typing.Literal["cut", b"cut"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__buffer) -> _WhichOneofReturnType__buffer | None: ...
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__threshold) -> _WhichOneofReturnType__threshold | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_cut) -> _WhichOneofReturnType_cut | None: ...
 
 Global___SimilarityOptions: _TypeAlias = SimilarityOptions  # noqa: Y015
 
@@ -565,19 +573,22 @@ class Chunk(_message.Message):
     SHA256_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
     OVERSIZE_FIELD_NUMBER: _builtins.int
+    EMBEDDING_EXCLUDED_FIELD_NUMBER: _builtins.int
     index: _builtins.int
     """Place in the document, from 0."""
     total: _builtins.int
     """How many chunks the document has. Absent while streaming; the summary carries it."""
     type: _builtins.str
     """What kind of piece it is: "fixed", "paragraph", "section", "table", "code_block", "complete_email",
-    "email_start", "email_body", "email_end", "complete_thread", "slack_messages", "definition", "similarity",
-    "proposition". Others may come.
+    "email_start", "email_body", "email_end", "email_quote", "email_signature", "complete_thread", "slack_messages",
+    "definition", "statements", "lines", "similarity", "proposition". Others may come.
     """
     text: _builtins.str
     """The exact slice of the document's text."""
     context: _builtins.str
-    """What the piece needs to be understood: headings, a table's header row, a mail's header. Not part of the text."""
+    """What the piece needs to be understood: headings, a table's header row, a mail's header, a method's class. Not
+    part of the text.
+    """
     embedded_text: _builtins.str
     """What is embedded, where that is not context, a blank line and text."""
     token_count: _builtins.int
@@ -586,6 +597,10 @@ class Chunk(_message.Message):
     """SHA-256 of the text, 32 bytes."""
     oversize: _builtins.bool
     """True where the piece is over the size because it cannot be cut: one grapheme, one table row, one code token."""
+    embedding_excluded: _builtins.bool
+    """True where nothing of the piece is to be embedded, as the caller asked: quotes and signatures of a mail. Such a
+    chunk is found by its words alone.
+    """
     @_builtins.property
     def span(self) -> Global___Span:
         """Where the text stands in the document."""
@@ -618,10 +633,11 @@ class Chunk(_message.Message):
         sha256: _builtins.bytes = ...,
         metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         oversize: _builtins.bool = ...,
+        embedding_excluded: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_embedded_text", b"_embedded_text", "_token_count", b"_token_count", "_total", b"_total", "embedded_text", b"embedded_text", "span", b"span", "token_count", b"token_count", "total", b"total"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_embedded_text", b"_embedded_text", "_token_count", b"_token_count", "_total", b"_total", "context", b"context", "embedded_text", b"embedded_text", "heading_path", b"heading_path", "index", b"index", "metadata", b"metadata", "oversize", b"oversize", "pages", b"pages", "sha256", b"sha256", "span", b"span", "text", b"text", "token_count", b"token_count", "total", b"total", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_embedded_text", b"_embedded_text", "_token_count", b"_token_count", "_total", b"_total", "context", b"context", "embedded_text", b"embedded_text", "embedding_excluded", b"embedding_excluded", "heading_path", b"heading_path", "index", b"index", "metadata", b"metadata", "oversize", b"oversize", "pages", b"pages", "sha256", b"sha256", "span", b"span", "text", b"text", "token_count", b"token_count", "total", b"total", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__embedded_text: _TypeAlias = _typing.Literal["embedded_text"]  # noqa: Y015
     _WhichOneofArgType__embedded_text: _TypeAlias = _typing.Literal["_embedded_text", b"_embedded_text"]  # noqa: Y015
@@ -691,6 +707,50 @@ class Warning(_message.Message):
 Global___Warning: _TypeAlias = Warning  # noqa: Y015
 
 @_typing.final
+class DocumentPart(_message.Message):
+    """DocumentPart is a document within a document: a mail of a mailbox, an attachment, a channel of a Slack export."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SPAN_FIELD_NUMBER: _builtins.int
+    MEDIA_TYPE_FIELD_NUMBER: _builtins.int
+    FILENAME_FIELD_NUMBER: _builtins.int
+    TITLE_FIELD_NUMBER: _builtins.int
+    STRATEGY_FIELD_NUMBER: _builtins.int
+    CHUNKS_FIELD_NUMBER: _builtins.int
+    media_type: _builtins.str
+    """Its media type."""
+    filename: _builtins.str
+    """Its name, where it has one."""
+    title: _builtins.str
+    """Its title, where it has one."""
+    strategy: Global___Strategy.ValueType
+    """The strategy that cut it."""
+    chunks: _builtins.int
+    """How many chunks it gave."""
+    @_builtins.property
+    def span(self) -> Global___Span:
+        """Where it stands in the extracted text."""
+
+    def __init__(
+        self,
+        *,
+        span: Global___Span | None = ...,
+        media_type: _builtins.str = ...,
+        filename: _builtins.str = ...,
+        title: _builtins.str = ...,
+        strategy: Global___Strategy.ValueType = ...,
+        chunks: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["span", b"span"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunks", b"chunks", "filename", b"filename", "media_type", b"media_type", "span", b"span", "strategy", b"strategy", "title", b"title"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DocumentPart: _TypeAlias = DocumentPart  # noqa: Y015
+
+@_typing.final
 class DocumentSummary(_message.Message):
     """DocumentSummary tells what became of a document."""
 
@@ -727,6 +787,7 @@ class DocumentSummary(_message.Message):
     WARNINGS_FIELD_NUMBER: _builtins.int
     CHUNKING_FINGERPRINT_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
+    PARTS_FIELD_NUMBER: _builtins.int
     total: _builtins.int
     """How many chunks it gave."""
     strategy: Global___Strategy.ValueType
@@ -755,6 +816,10 @@ class DocumentSummary(_message.Message):
     def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Metadata found in the document, such as front matter."""
 
+    @_builtins.property
+    def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___DocumentPart]:
+        """The documents it is made of, in order. Empty where it is one."""
+
     def __init__(
         self,
         *,
@@ -769,10 +834,11 @@ class DocumentSummary(_message.Message):
         warnings: _abc.Iterable[Global___Warning] | None = ...,
         chunking_fingerprint: _builtins.str = ...,
         metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        parts: _abc.Iterable[Global___DocumentPart] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunking_fingerprint", b"chunking_fingerprint", "media_type", b"media_type", "metadata", b"metadata", "source_type", b"source_type", "strategy", b"strategy", "strategy_reason", b"strategy_reason", "text_characters", b"text_characters", "text_sha256", b"text_sha256", "title", b"title", "total", b"total", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunking_fingerprint", b"chunking_fingerprint", "media_type", b"media_type", "metadata", b"metadata", "parts", b"parts", "source_type", b"source_type", "strategy", b"strategy", "strategy_reason", b"strategy_reason", "text_characters", b"text_characters", "text_sha256", b"text_sha256", "title", b"title", "total", b"total", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
