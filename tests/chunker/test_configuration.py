@@ -18,7 +18,11 @@ from kbmesh_rpc.errors import FeatureUnsupported, InvalidField
         ({"minimum": 1501}, "config.minimum"),
         ({"unit": SizeUnit.TOKENS}, "config.embedding_model"),
         ({"strategy": Strategy.FIXED, "options_of": Strategy.SEMANTIC}, "config.semantic"),
-        ({"strategy": Strategy.AUTO, "options_of": Strategy.DOCUMENT}, "config.document"),
+        ({"strategy": Strategy.SEMANTIC, "options_of": Strategy.DOCUMENT}, "config.document"),
+        (
+            {"strategy": Strategy.AUTO, "options_of": Strategy.DOCUMENT, "options": {"max_heading_level": 7}},
+            "config.document.max_heading_level",
+        ),
         (
             {
                 "strategy": Strategy.SEMANTIC,

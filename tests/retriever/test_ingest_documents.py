@@ -1,7 +1,9 @@
 """Somebody keeps a folder of documents in a knowledge base, and syncs it again and again."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 from kbmesh_retriever.catalog.port import KnowledgeBase, RetrievalDefaults
 from kbmesh_retriever.ingest.document import IncomingDocument
 from kbmesh_retriever.keywords.analyser import encode_query
-from kbmesh_retriever.mesh.port import Embedded
+from kbmesh_retriever.mesh.port import Chunked, Embedded, SourceDocument
 from kbmesh_retriever.stores.port import Scope, SearchQuery
 from kbmesh_rpc.errors import (
     DependencyInvalidResponse,
@@ -196,6 +198,24 @@ async def test_a_chunk_that_the_model_cannot_read_is_kept_for_its_words(workshop
     assert (await workshop.ingest(kb, "a.md", "The valve is blue.")).chunks == 1
     await workshop.sweep()
     assert await workshop.points(kb) == 1
+
+
+async def test_what_the_caller_kept_out_of_embedding_is_found_by_its_words_alone(workshop: Workshop) -> None:
+    kb = await workshop.make()
+    cut = workshop.paragraphs.chunk
+
+    async def quoting(document: SourceDocument, **named: Any) -> Chunked:
+        chunked = await cut(document, **named)
+        marked = tuple(replace(one, embedding_excluded=one.text.startswith(">")) for one in chunked.chunks)
+        return replace(chunked, chunks=marked)
+
+    workshop.paragraphs.chunk = quoting
+    result = await workshop.ingest(kb, "mail", "The valve is red.\n\n> Which gasket?\n\nThe end.")
+    assert (result.outcome, result.chunks, result.embedded, result.warnings) == ("new", 3, 2, ())
+    assert await texts_found(workshop, kb, "gasket") == ["> Which gasket?"]
+    result = await workshop.ingest(kb, "only quotes", "> What about the flange?")
+    assert (result.outcome, result.chunks, result.embedded) == ("new", 1, 0)
+    assert await texts_found(workshop, kb, "flange") == ["> What about the flange?"]
 
 
 async def test_a_document_of_which_the_model_can_read_nothing_fails(workshop: Workshop) -> None:

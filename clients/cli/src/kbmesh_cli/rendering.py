@@ -153,6 +153,7 @@ def chunk_to_json(chunk: Chunk) -> dict[str, object]:
         "metadata": dict(chunk.metadata),
         "embedded_text": chunk.embedded_text,
         "oversize": chunk.oversize,
+        "embedding_excluded": chunk.embedding_excluded,
     }
 
 

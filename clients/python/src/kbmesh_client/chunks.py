@@ -56,8 +56,15 @@ class SimilarityOptions:
 
     threshold: float | None = None
     """Cosine similarity below which two neighbouring groups of sentences are cut apart. 0.5 by default."""
+    percentile: float | None = None
+    """In place of a threshold: cuts where the similarity is among the lowest so many percent of the document's, 0 to
+    100."""
     buffer: int | None = None
     """Sentences on each side that are embedded along with a sentence. 1 by default."""
+
+    def __post_init__(self) -> None:
+        if self.threshold is not None and self.percentile is not None:
+            raise ValueError("threshold and percentile exclude each other")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +153,8 @@ class Chunk:
     """The document's metadata, and what the strategy found."""
     oversize: bool
     """True where the piece is over the size because it cannot be cut."""
+    embedding_excluded: bool = False
+    """True where nothing of the piece is to be embedded, as the caller asked. It is found by its words alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +167,24 @@ class DocumentWarning:
     """Why, for a person."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     """Where, such as {"page": "3"}."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DocumentPart:
+    """A document within a document: a mail of a mailbox, an attachment, a channel of a Slack export."""
+
+    span: Span
+    """Where it stands in the extracted text."""
+    media_type: str
+    """Its media type."""
+    filename: str
+    """Its name, where it has one."""
+    title: str
+    """Its title, where it has one."""
+    strategy: ChunkingStrategy
+    """The strategy that cut it."""
+    chunks: int
+    """How many chunks it gave."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,3 +215,5 @@ class ChunkedDocument:
     """Metadata found in the document."""
     text: str | None
     """The extracted text that spans refer to, where it was asked for."""
+    parts: tuple[DocumentPart, ...] = ()
+    """The documents it is made of, in order. Empty where it is one."""

@@ -132,6 +132,8 @@ class Chunker:
         if port is not None:
             resolve_limits(request, characters=port.sizes, path=path)
             port.options(request.options, f"{path}.{port.strategy}")
+        elif request.options_of is not None:
+            find(request.options_of).options(request.options, f"{path}.{request.options_of}")
 
     async def chunk(
         self, source: SourceDocument, request: ConfigRequest, *, deadline: Deadline | None, path: str = "config"
@@ -269,14 +271,15 @@ def _wishing(source: SourceDocument, request: ConfigRequest) -> SourceDocument:
 
 
 def _resolve(request: ConfigRequest, document: TextDocument, path: str) -> tuple[ChunkingConfig, str]:
-    strategy, reason, options = request.strategy, "", request.options
+    strategy, reason = request.strategy, ""
     if strategy is Strategy.AUTO:
         choice = choose(document)
-        strategy, reason, options = choice.strategy, choice.reason, {}
+        strategy, reason = choice.strategy, choice.reason
     elif document.grammar not in find(strategy).grammars:
         choice = choose(document)
         reason = f"{strategy.upper()} does not cut {document.media_type}; {choice.reason}"
-        strategy, options = choice.strategy, {}
+        strategy = choice.strategy
+    options = request.options if strategy is request.options_of else {}
     port = find(strategy)
     config = ChunkingConfig(
         strategy=strategy,

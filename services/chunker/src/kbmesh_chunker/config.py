@@ -114,8 +114,9 @@ def resolve_limits(request: ConfigRequest, *, characters: Sizes = CHARACTER_SIZE
 
 
 def check_options_owner(request: ConfigRequest, *, path: str = "config") -> None:
-    """Raises InvalidField where options of another strategy than the chosen one were sent."""
-    if request.options_of is not None and request.options_of is not request.strategy:
+    """Raises InvalidField where options of another strategy than the chosen one were sent. AUTO takes those of any, for
+    the documents that it cuts by that strategy."""
+    if request.options_of not in {None, request.strategy} and request.strategy is not Strategy.AUTO:
         raise InvalidField(
             f"{path}.{request.options_of}", f"options of {request.options_of}, but the strategy is {request.strategy}"
         )

@@ -57,7 +57,7 @@ def _check(config: pb.ChunkingConfig) -> None:
         raise InvalidField(f"{_FIELD}.minimum", "must be at most the size")
     options = config.WhichOneof("options")
     if options is not None:
-        if config.strategy != _OPTIONS_OF[options]:
+        if config.strategy not in {_OPTIONS_OF[options], pb.STRATEGY_AUTO, pb.STRATEGY_UNSPECIFIED}:
             raise InvalidField(f"{_FIELD}.{options}", "are options of another strategy than the chosen one")
         _check_options(config)
 
@@ -70,5 +70,7 @@ def _check_options(config: pb.ChunkingConfig) -> None:
         raise InvalidField(f"{_FIELD}.document.max_heading_level", "must be 1 to 6")
     if similarity.HasField("threshold") and not -1 <= similarity.threshold <= 1:
         raise InvalidField(f"{_FIELD}.similarity.threshold", "must be -1 to 1")
+    if similarity.HasField("percentile") and (not 0 <= similarity.percentile <= 100 or 0 < similarity.percentile < 1):
+        raise InvalidField(f"{_FIELD}.similarity.percentile", "must be 0 to 100, in percent, and not a fraction")
     if similarity.HasField("buffer") and similarity.buffer > 5:
         raise InvalidField(f"{_FIELD}.similarity.buffer", "must be 0 to 5")

@@ -11,6 +11,7 @@ from kbmesh_client.chunks import (
     ChunkingConfig,
     CodeOptions,
     DocumentOptions,
+    DocumentPart,
     DocumentWarning,
     EmailOptions,
     PropositionOptions,
@@ -26,7 +27,7 @@ from kbmesh_client.wire.enums import from_number, reason_name
 
 
 def config_to_wire(config: ChunkingConfig | None) -> chunker_pb2.ChunkingConfig | None:
-    """Raises ValueError for a strategy or unit that there is not."""
+    """Raises ValueError for a strategy or unit that there is not, and for options that exclude each other."""
     if config is None:
         return None
     message = chunker_pb2.ChunkingConfig(
@@ -49,8 +50,12 @@ def config_to_wire(config: ChunkingConfig | None) -> chunker_pb2.ChunkingConfig 
             message.slack.CopyFrom(chunker_pb2.SlackOptions(whole_below=whole_below, exclude_bots=exclude))
         case CodeOptions(language=language):
             message.code.CopyFrom(chunker_pb2.CodeOptions(language=language))
-        case SimilarityOptions(threshold=threshold, buffer=buffer):
-            message.similarity.CopyFrom(chunker_pb2.SimilarityOptions(threshold=threshold, buffer=buffer))
+        case SimilarityOptions(threshold=threshold, percentile=percentile, buffer=buffer):
+            message.similarity.CopyFrom(chunker_pb2.SimilarityOptions(buffer=buffer))
+            if threshold is not None:
+                message.similarity.threshold = threshold
+            if percentile is not None:
+                message.similarity.percentile = percentile
         case PropositionOptions(model=model):
             message.proposition.CopyFrom(chunker_pb2.PropositionOptions(model=model))
         case None:
@@ -104,6 +109,7 @@ def _options_from_wire(message: chunker_pb2.ChunkingConfig) -> StrategyOptions |
             similarity = message.similarity
             return SimilarityOptions(
                 threshold=similarity.threshold if similarity.HasField("threshold") else None,
+                percentile=similarity.percentile if similarity.HasField("percentile") else None,
                 buffer=similarity.buffer if similarity.HasField("buffer") else None,
             )
         case "proposition":
@@ -174,6 +180,18 @@ def chunk_from_wire(message: chunker_pb2.Chunk) -> Chunk:
         sha256=message.sha256,
         metadata=dict(message.metadata),
         oversize=message.oversize,
+        embedding_excluded=message.embedding_excluded,
+    )
+
+
+def _part_from_wire(message: chunker_pb2.DocumentPart) -> DocumentPart:
+    return DocumentPart(
+        span=span_from_wire(message.span),
+        media_type=message.media_type,
+        filename=message.filename,
+        title=message.title,
+        strategy=strategy_from_wire(message.strategy),
+        chunks=message.chunks,
     )
 
 
@@ -193,4 +211,5 @@ def chunked_document_from_wire(message: chunker_pb2.ChunkResponse) -> ChunkedDoc
         chunking_fingerprint=summary.chunking_fingerprint,
         metadata=dict(summary.metadata),
         text=message.text if message.HasField("text") else None,
+        parts=tuple(_part_from_wire(part) for part in summary.parts),
     )

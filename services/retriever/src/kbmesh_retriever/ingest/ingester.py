@@ -1,7 +1,7 @@
 """Takes one document in: cut, embed, write, publish."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -27,7 +27,7 @@ from kbmesh_retriever.ingest.fingerprint import content_sha256, description_fing
 from kbmesh_retriever.ingest.points import build_points, keyword_vectors
 from kbmesh_retriever.ingest.turns import Turns
 from kbmesh_retriever.keywords.analyser import ANALYSER_FINGERPRINT
-from kbmesh_retriever.mesh.port import Chunked, ChunkerPort, Embedded, EmbedderPort, SourceDocument, Warned
+from kbmesh_retriever.mesh.port import Chunk, Chunked, ChunkerPort, Embedded, EmbedderPort, SourceDocument, Warned
 from kbmesh_retriever.stores.port import Scope, SparseVector, VectorStore
 
 logger = get_logger(__name__)
@@ -153,25 +153,24 @@ class Ingester:
         )
         if not chunked.chunks:
             raise DocumentEmpty
-        dense: list[NDArray[np.float32] | None] = []
+        wanted = [chunk for chunk in chunked.chunks if not chunk.embedding_excluded]
+        vectors: dict[int, NDArray[np.float32]] = {}
         tokens = truncated = 0
-        for start in range(0, len(chunked.chunks), _TEXTS_A_CALL):
-            texts = [chunk.embedded_text for chunk in chunked.chunks[start : start + _TEXTS_A_CALL]]
-            embedded = await self._embed(knowledge_base, texts)
-            _check(embedded, first_chunk=start, texts=len(texts), dimension=knowledge_base.dimension)
+        for batch in _batches(wanted):
+            embedded = await self._embed(knowledge_base, [chunk.embedded_text for chunk in batch])
+            _check(embedded, batch, dimension=knowledge_base.dimension)
             # A failed text is one without anything to read: `_check` lets no other pass.
-            dense += [
-                vector if error is None else None
-                for vector, error in zip(embedded.vectors, embedded.errors, strict=True)
-            ]
+            for chunk, vector, error in zip(batch, embedded.vectors, embedded.errors, strict=True):
+                if error is None:
+                    vectors[chunk.index] = vector
             tokens += sum(embedded.tokens)
             truncated += sum(cut > 0 for cut in embedded.tokens_cut)
-        unread = [index for index, vector in enumerate(dense) if vector is None]
-        if len(unread) == len(dense):
+        unread = [chunk.index for chunk in wanted if chunk.index not in vectors]
+        if wanted and not vectors:
             raise EmptyText("document.document")
         return _Prepared(
             chunked=chunked,
-            dense=dense,
+            dense=[vectors.get(chunk.index) for chunk in chunked.chunks],
             sparse=await asyncio.to_thread(keyword_vectors, chunked.chunks),
             tokens=tokens,
             truncated=truncated,
@@ -259,17 +258,22 @@ class Ingester:
             logger.warning("a reservation could not be given up; the sweeper will, in time", exc_info=True)
 
 
-def _check(embedded: Embedded, *, first_chunk: int, texts: int, dimension: int) -> None:
+def _batches(chunks: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:
+    for start in range(0, len(chunks), _TEXTS_A_CALL):
+        yield chunks[start : start + _TEXTS_A_CALL]
+
+
+def _check(embedded: Embedded, chunks: Sequence[Chunk], *, dimension: int) -> None:
     """A document with a chunk that cannot be found by its meaning would have lost it in silence; one without anything
     for the model to read has no meaning to lose."""
-    if embedded.vectors.shape != (texts, dimension):
+    if embedded.vectors.shape != (len(chunks), dimension):
         raise DependencyInvalidResponse(
             "embedder",
-            f"the embedder gave vectors of shape {embedded.vectors.shape}, expected was {(texts, dimension)}",
+            f"the embedder gave vectors of shape {embedded.vectors.shape}, expected was {(len(chunks), dimension)}",
         )
-    for index, error in enumerate(embedded.errors, start=first_chunk):
+    for chunk, error in zip(chunks, embedded.errors, strict=True):
         if error is not None and error.reason is not Reason.EMPTY_TEXT:
-            raise error_for(error.reason, f"chunk {index}: {error.message}", error.metadata)
+            raise error_for(error.reason, f"chunk {chunk.index}: {error.message}", error.metadata)
 
 
 def _unread(chunk: int) -> Warned:

@@ -118,4 +118,5 @@ def _chunk(chunk: pb.Chunk) -> Chunk:
         pages=tuple(chunk.pages),
         token_count=chunk.token_count if chunk.HasField("token_count") else None,
         metadata=dict(chunk.metadata),
+        embedding_excluded=chunk.embedding_excluded,
     )

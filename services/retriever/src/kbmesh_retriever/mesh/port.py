@@ -109,6 +109,8 @@ class Chunk:
     pages: tuple[int, ...]
     token_count: int | None
     metadata: Mapping[str, str]
+    embedding_excluded: bool = False
+    """Whether the caller asked that nothing of it be embedded. It is found by its words alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
