@@ -218,6 +218,19 @@ async def test_chunk_prints_one_object_a_line(script: Script, endpoint: str, kbm
     assert (request.document.filename, request.config.strategy) == ("a.md", chunker_pb2.STRATEGY_DOCUMENT)
 
 
+async def test_options_of_a_strategy_reach_the_chunker(
+    script: Script, endpoint: str, kbmesh: Kbmesh, tmp_path: Path
+) -> None:
+    (tmp_path / "a.eml").write_text("Subject: hi\n\nhello")
+    arguments = ("chunk", tmp_path / "a.eml", "--chunker", endpoint)
+    await kbmesh(*arguments, "--option", "email.exclude_quotes=true", "--option", "Email.whole_below=500")
+    await kbmesh(*arguments, "--strategy", "similarity", "--option", "similarity.percentile=12.5")
+    mail, similar = (request.config for request in script.requests)
+    assert (mail.email.exclude_quotes, mail.email.whole_below) == (True, 500)
+    assert similar.similarity.WhichOneof("cut") == "percentile"
+    assert similar.similarity.percentile == 12.5
+
+
 async def test_ingest_tells_of_every_document(script: Script, endpoint: str, kbmesh: Kbmesh, tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text("text")
@@ -313,6 +326,12 @@ async def test_deleting_needs_a_yes(
         ("search", "x", "--kb", "handbook", "--tenant", "a,b"),
         ("kb", "create"),
         ("kb", "create", "x", "--size", "many"),
+        ("kb", "create", "x", "--option", "email.exclude_quotes"),
+        ("kb", "create", "x", "--option", "email.exclude_everything=true"),
+        ("kb", "create", "x", "--option", "email.exclude_quotes=perhaps"),
+        ("kb", "create", "x", "--option", "similarity.threshold=high"),
+        ("kb", "create", "x", "--option", "similarity.threshold=0.4", "--option", "similarity.percentile=10"),
+        ("kb", "create", "x", "--option", "email.whole_below=9", "--option", "slack.whole_below=9"),
         ("up", "--port-base", "70000"),
         ("up", "--service", "oracle"),
         ("eval", ".", "--strategies", "psychic"),

@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +13,7 @@ from rich.text import Text
 
 from kbmesh_cli.commands.kb import (
     MinimumOption,
+    OptionOption,
     OverlapOption,
     SizeOption,
     StrategyChoice,
@@ -26,6 +27,7 @@ from kbmesh_cli.mesh import DEFAULT_MODEL
 from kbmesh_cli.output import counted, print_json, print_rule, results
 from kbmesh_cli.private_mesh import private_mesh
 from kbmesh_cli.rendering import chunk_to_json
+from kbmesh_cli.strategy_options import parse_options
 
 
 def chunk(
@@ -36,6 +38,7 @@ def chunk(
     overlap: OverlapOption = None,
     minimum: MinimumOption = None,
     unit: UnitOption = UnitChoice.CHARACTERS,
+    option: OptionOption = [],  # noqa: B006 - typer reads it and nobody writes it
     model: Annotated[
         str,
         typer.Option(
@@ -56,7 +59,13 @@ def chunk(
     """Show how a file would be cut. Keeps nothing; needs no running mesh."""
     document = _read(file, media_type)
     config = ChunkingConfig(
-        strategy=strategy.value, size=size, overlap=overlap, minimum=minimum, unit=unit.value, embedding_model=model
+        strategy=strategy.value,
+        size=size,
+        overlap=overlap,
+        minimum=minimum,
+        unit=unit.value,
+        embedding_model=model,
+        options=parse_options(option),
     )
     needs_embedder = bool(model) or strategy is StrategyChoice.SIMILARITY or unit is UnitChoice.TOKENS
     with _client(invocation(context), chunker, needs_embedder=needs_embedder, model=model) as client:
@@ -82,11 +91,20 @@ def chunk(
         console.print(f"[yellow]note[/] {warning.reason}: {escape(warning.message)}", soft_wrap=True)
     for each in chunked.chunks:
         place = f" · {' › '.join(each.heading_path)}" if each.heading_path else ""
+        place += f" · {'pages' if len(each.pages) > 1 else 'page'} {_range(each.pages)}" if each.pages else ""
         tokens = f" · {counted(each.token_count, 'token')}" if each.token_count is not None else ""
         print_rule(
             console, f"{each.index} {escape(each.type)} \\[{each.span.start}:{each.span.end}]{escape(place)}{tokens}"
         )
+        if each.context:
+            console.print(Text(each.context, style="dim"), soft_wrap=True)
+        if each.embedded_text is not None:
+            console.print(Text(f"embedded: {each.embedded_text}", style="dim"), soft_wrap=True)
         console.print(Text(each.text), soft_wrap=True)
+
+
+def _range(pages: Sequence[int]) -> str:
+    return str(pages[0]) if len(pages) == 1 else f"{pages[0]}–{pages[-1]}"
 
 
 def _read(file: str, media_type: str) -> IngestDocument:

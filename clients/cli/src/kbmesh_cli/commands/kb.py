@@ -12,6 +12,7 @@ from kbmesh_cli.errors import CliError
 from kbmesh_cli.invocation import JsonOption, invocation
 from kbmesh_cli.output import counted, messages, print_json, results
 from kbmesh_cli.rendering import document_to_json, knowledge_base_to_json
+from kbmesh_cli.strategy_options import parse_options
 
 app = typer.Typer(help="Create, list, show and delete knowledge bases.", no_args_is_help=True)
 
@@ -48,10 +49,15 @@ NameArgument = Annotated[str, typer.Argument(help="Name or id of the knowledge b
 StrategyOption = Annotated[
     StrategyChoice,
     typer.Option(
-        metavar="[auto|fixed|semantic|document]",
-        help="The way documents are cut. The contract's other names (email, slack, code, similarity, proposition) are "
-        "refused until a chunker serves them.",
-        case_sensitive=False,
+        help="The way documents are cut. proposition needs a language model (docs/chunking.md).", case_sensitive=False
+    ),
+]
+OptionOption = Annotated[
+    list[str],
+    typer.Option(
+        "--option",
+        metavar="STRATEGY.NAME=VALUE",
+        help="An option of a strategy, such as email.exclude_quotes=true. May be given again for the same strategy.",
     ),
 ]
 SizeOption = Annotated[int | None, typer.Option(min=1, help="Size a chunk should have at most. 1500 by default.")]
@@ -75,13 +81,21 @@ def create(
     overlap: OverlapOption = None,
     minimum: MinimumOption = None,
     unit: UnitOption = UnitChoice.CHARACTERS,
+    option: OptionOption = [],  # noqa: B006 - typer reads it and nobody writes it
     placement: Annotated[
         PlacementChoice, typer.Option(help="A collection of its own, or one shared with others.", case_sensitive=False)
     ] = PlacementChoice.DEDICATED,
     json_output: JsonOption = False,
 ) -> None:
     """Create a knowledge base. Model and chunking cannot be changed afterwards."""
-    chunking = ChunkingConfig(strategy=strategy.value, size=size, overlap=overlap, minimum=minimum, unit=unit.value)
+    chunking = ChunkingConfig(
+        strategy=strategy.value,
+        size=size,
+        overlap=overlap,
+        minimum=minimum,
+        unit=unit.value,
+        options=parse_options(option),
+    )
     with invocation(context).client() as client:
         created = client.create_knowledge_base(
             name, description=description, chunking=chunking, embedding_model=model, placement=placement.value
