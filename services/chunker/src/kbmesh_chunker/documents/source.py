@@ -108,6 +108,27 @@ class SlackLayout:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Heading:
+    """A heading within a text."""
+
+    start: int
+    end: int
+    """Behind it and the white space that follows, at most where the next heading starts."""
+    level: int
+    """1 to 6."""
+    title: str
+    """As it reads, in one line."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeadingLayout:
+    """How a text is built whose headings are no markup, as that of a PDF: in it `#` is a character like others."""
+
+    headings: tuple[Heading, ...] = ()
+    """In order."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Places:
     """Where stretches of a text come from: page or line numbers of the source, from 1."""
 
@@ -145,7 +166,7 @@ class TextDocument:
     """What each of its chunks carries, such as the sender and subject of a mail."""
     context: tuple[str, ...] = ()
     """Lines without which its chunks cannot be understood, such as the header of a mail."""
-    layout: MailLayout | SlackLayout | None = None
+    layout: MailLayout | SlackLayout | HeadingLayout | None = None
     pages: Places | None = None
     source_lines: Places | None = None
     """Lines of the source file, where the text is not that file as it stands."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from kbmesh_chunker.config import Strategy
 from kbmesh_chunker.documents.media_type import MAIL, PLAIN
-from kbmesh_chunker.documents.source import Grammar, TextDocument
+from kbmesh_chunker.documents.source import Grammar, HeadingLayout, TextDocument
 from kbmesh_chunker.strategies.registry import STRATEGIES
 
 _BY_GRAMMAR = {
@@ -32,6 +32,8 @@ def choose(document: TextDocument) -> Choice:
         strategy, reason = _BY_GRAMMAR[document.grammar]
         if strategy in STRATEGIES:
             return Choice(strategy=strategy, reason=f"{media_type} {reason}")
+    if isinstance(document.layout, HeadingLayout) and document.layout.headings:
+        return Choice(strategy=Strategy.DOCUMENT, reason=f"{media_type} has headings to follow")
     if (
         media_type in {PLAIN, MAIL, "application/mbox", "text/x-rst", "text/asciidoc"}
         or document.pages is not None

@@ -12,7 +12,9 @@ from kbmesh_chunker.blank import skip_blank, substance_end
 from kbmesh_chunker.breaks import PARTING, Breaks
 from kbmesh_chunker.config import CHARACTER_SIZES, Options, Sizes, Strategy
 from kbmesh_chunker.context import BUDGET_SHARE, TABLE_BUDGET_SHARE, fit_lines, write_context
+from kbmesh_chunker.documents.headings import blocks_under_headings
 from kbmesh_chunker.documents.markdown import Block, BlockKind, parse
+from kbmesh_chunker.documents.source import HeadingLayout
 from kbmesh_chunker.piece import Piece
 from kbmesh_chunker.strategies.port import ANY_GRAMMAR, Work
 
@@ -69,6 +71,8 @@ def cut_document(work: Work) -> list[Piece]:
 
 def _blocks(work: Work) -> list[Block]:
     document = work.document
+    if isinstance(document.layout, HeadingLayout):
+        return list(blocks_under_headings(document.text, document.layout))
     blocks = []
     if document.body_start:
         blocks.append(Block(kind=BlockKind.OTHER, start=0, end=document.body_start))
