@@ -1,0 +1,1 @@
+"""Measurements, run from the repository root. Not part of any package."""
