@@ -84,7 +84,11 @@ def _same_origin(url: URL, other: URL) -> bool:
     """
     Return 'True' if the given URLs share the same origin.
     """
-    return url.scheme == other.scheme and url.host == other.host and _port_or_default(url) == _port_or_default(other)
+    return (
+        url.scheme == other.scheme
+        and url.host == other.host
+        and _port_or_default(url) == _port_or_default(other)
+    )
 
 
 class UseClientDefault:
@@ -113,7 +117,9 @@ USE_CLIENT_DEFAULT = UseClientDefault()
 logger = logging.getLogger("httpx")
 
 USER_AGENT = f"python-httpx/{__version__}"
-ACCEPT_ENCODING = ", ".join([key for key in SUPPORTED_DECODERS.keys() if key != "identity"])
+ACCEPT_ENCODING = ", ".join(
+    [key for key in SUPPORTED_DECODERS.keys() if key != "identity"]
+)
 
 
 class ClientState(enum.Enum):
@@ -136,7 +142,9 @@ class BoundSyncStream(SyncByteStream):
     ensures the `response.elapsed` is set once the response is closed.
     """
 
-    def __init__(self, stream: SyncByteStream, response: Response, start: float) -> None:
+    def __init__(
+        self, stream: SyncByteStream, response: Response, start: float
+    ) -> None:
         self._stream = stream
         self._response = response
         self._start = start
@@ -157,7 +165,9 @@ class BoundAsyncStream(AsyncByteStream):
     ensures the `response.elapsed` is set once the response is closed.
     """
 
-    def __init__(self, stream: AsyncByteStream, response: Response, start: float) -> None:
+    def __init__(
+        self, stream: AsyncByteStream, response: Response, start: float
+    ) -> None:
         self._stream = stream
         self._response = response
         self._start = start
@@ -186,7 +196,7 @@ class BaseClient:
         timeout: TimeoutTypes = DEFAULT_TIMEOUT_CONFIG,
         follow_redirects: bool = False,
         max_redirects: int = DEFAULT_MAX_REDIRECTS,
-        event_hooks: typing.Mapping[str, list[EventHook]] | None = None,
+        event_hooks: None | (typing.Mapping[str, list[EventHook]]) = None,
         base_url: URL | str = "",
         trust_env: bool = True,
         default_encoding: str | typing.Callable[[bytes], str] = "utf-8",
@@ -226,13 +236,19 @@ class BaseClient:
             return url
         return url.copy_with(raw_path=url.raw_path + b"/")
 
-    def _get_proxy_map(self, proxy: ProxyTypes | None, allow_env_proxies: bool) -> dict[str, Proxy | None]:
+    def _get_proxy_map(
+        self, proxy: ProxyTypes | None, allow_env_proxies: bool
+    ) -> dict[str, Proxy | None]:
         if proxy is None:
             if allow_env_proxies:
-                return {key: None if url is None else Proxy(url=url) for key, url in get_environment_proxies().items()}
+                return {
+                    key: None if url is None else Proxy(url=url)
+                    for key, url in get_environment_proxies().items()
+                }
             return {}
-        proxy = Proxy(url=proxy) if isinstance(proxy, (str, URL)) else proxy
-        return {"all://": proxy}
+        else:
+            proxy = Proxy(url=proxy) if isinstance(proxy, (str, URL)) else proxy
+            return {"all://": proxy}
 
     @property
     def timeout(self) -> Timeout:
@@ -353,7 +369,11 @@ class BaseClient:
         params = self._merge_queryparams(params)
         extensions = {} if extensions is None else extensions
         if "timeout" not in extensions:
-            timeout = self.timeout if isinstance(timeout, UseClientDefault) else Timeout(timeout)
+            timeout = (
+                self.timeout
+                if isinstance(timeout, UseClientDefault)
+                else Timeout(timeout)
+            )
             extensions = dict(**extensions, timeout=timeout.as_dict())
         return Request(
             method,
@@ -410,7 +430,9 @@ class BaseClient:
         merged_headers.update(headers)
         return merged_headers
 
-    def _merge_queryparams(self, params: QueryParamTypes | None = None) -> QueryParamTypes | None:
+    def _merge_queryparams(
+        self, params: QueryParamTypes | None = None
+    ) -> QueryParamTypes | None:
         """
         Merge a queryparams argument together with any queryparams on the client,
         to create the queryparams used for the outgoing request.
@@ -423,20 +445,23 @@ class BaseClient:
     def _build_auth(self, auth: AuthTypes | None) -> Auth | None:
         if auth is None:
             return None
-        if isinstance(auth, tuple):
+        elif isinstance(auth, tuple):
             return BasicAuth(username=auth[0], password=auth[1])
-        if isinstance(auth, Auth):
+        elif isinstance(auth, Auth):
             return auth
-        if callable(auth):
+        elif callable(auth):
             return FunctionAuth(func=auth)
-        raise TypeError(f'Invalid "auth" argument: {auth!r}')
+        else:
+            raise TypeError(f'Invalid "auth" argument: {auth!r}')
 
     def _build_request_auth(
         self,
         request: Request,
         auth: AuthTypes | UseClientDefault | None = USE_CLIENT_DEFAULT,
     ) -> Auth:
-        auth = self._auth if isinstance(auth, UseClientDefault) else self._build_auth(auth)
+        auth = (
+            self._auth if isinstance(auth, UseClientDefault) else self._build_auth(auth)
+        )
 
         if auth is not None:
             return auth
@@ -498,7 +523,9 @@ class BaseClient:
         try:
             url = URL(location)
         except InvalidURL as exc:
-            raise RemoteProtocolError(f"Invalid URL in location header: {exc}.", request=request) from None
+            raise RemoteProtocolError(
+                f"Invalid URL in location header: {exc}.", request=request
+            ) from None
 
         # Handle malformed 'Location' headers that are "absolute" form, have no host.
         # See: https://github.com/encode/httpx/issues/771
@@ -543,7 +570,9 @@ class BaseClient:
 
         return headers
 
-    def _redirect_stream(self, request: Request, method: str) -> SyncByteStream | AsyncByteStream | None:
+    def _redirect_stream(
+        self, request: Request, method: str
+    ) -> SyncByteStream | AsyncByteStream | None:
         """
         Return the body that should be used for the redirect request.
         """
@@ -554,7 +583,11 @@ class BaseClient:
 
     def _set_timeout(self, request: Request) -> None:
         if "timeout" not in request.extensions:
-            timeout = self.timeout if isinstance(self.timeout, UseClientDefault) else Timeout(self.timeout)
+            timeout = (
+                self.timeout
+                if isinstance(self.timeout, UseClientDefault)
+                else Timeout(self.timeout)
+            )
             request.extensions = dict(**request.extensions, timeout=timeout.as_dict())
 
 
@@ -616,12 +649,12 @@ class Client(BaseClient):
         http1: bool = True,
         http2: bool = False,
         proxy: ProxyTypes | None = None,
-        mounts: typing.Mapping[str, BaseTransport | None] | None = None,
+        mounts: None | (typing.Mapping[str, BaseTransport | None]) = None,
         timeout: TimeoutTypes = DEFAULT_TIMEOUT_CONFIG,
         follow_redirects: bool = False,
         limits: Limits = DEFAULT_LIMITS,
         max_redirects: int = DEFAULT_MAX_REDIRECTS,
-        event_hooks: typing.Mapping[str, list[EventHook]] | None = None,
+        event_hooks: None | (typing.Mapping[str, list[EventHook]]) = None,
         base_url: URL | str = "",
         transport: BaseTransport | None = None,
         default_encoding: str | typing.Callable[[bytes], str] = "utf-8",
@@ -676,7 +709,9 @@ class Client(BaseClient):
             for key, proxy in proxy_map.items()
         }
         if mounts is not None:
-            self._mounts.update({URLPattern(key): transport for key, transport in mounts.items()})
+            self._mounts.update(
+                {URLPattern(key): transport for key, transport in mounts.items()}
+            )
 
         self._mounts = dict(sorted(self._mounts.items()))
 
@@ -866,7 +901,11 @@ class Client(BaseClient):
             raise RuntimeError("Cannot send a request, as the client has been closed.")
 
         self._state = ClientState.OPENED
-        follow_redirects = self.follow_redirects if isinstance(follow_redirects, UseClientDefault) else follow_redirects
+        follow_redirects = (
+            self.follow_redirects
+            if isinstance(follow_redirects, UseClientDefault)
+            else follow_redirects
+        )
 
         self._set_timeout(request)
 
@@ -930,7 +969,9 @@ class Client(BaseClient):
     ) -> Response:
         while True:
             if len(history) > self.max_redirects:
-                raise TooManyRedirects("Exceeded maximum allowed redirects.", request=request)
+                raise TooManyRedirects(
+                    "Exceeded maximum allowed redirects.", request=request
+                )
 
             for hook in self._event_hooks["request"]:
                 hook(request)
@@ -965,7 +1006,9 @@ class Client(BaseClient):
         start = time.perf_counter()
 
         if not isinstance(request.stream, SyncByteStream):
-            raise RuntimeError("Attempted to send an async request with a sync Client instance.")
+            raise RuntimeError(
+                "Attempted to send an async request with a sync Client instance."
+            )
 
         with request_context(request=request):
             response = transport.handle_request(request)
@@ -973,7 +1016,9 @@ class Client(BaseClient):
         assert isinstance(response.stream, SyncByteStream)
 
         response.request = request
-        response.stream = BoundSyncStream(response.stream, response=response, start=start)
+        response.stream = BoundSyncStream(
+            response.stream, response=response, start=start
+        )
         self.cookies.extract_cookies(response)
         response.default_encoding = self._default_encoding
 
@@ -1231,7 +1276,9 @@ class Client(BaseClient):
         if self._state != ClientState.UNOPENED:
             msg = {
                 ClientState.OPENED: "Cannot open a client instance more than once.",
-                ClientState.CLOSED: ("Cannot reopen a client instance, once it has been closed."),
+                ClientState.CLOSED: (
+                    "Cannot reopen a client instance, once it has been closed."
+                ),
             }[self._state]
             raise RuntimeError(msg)
 
@@ -1315,12 +1362,12 @@ class AsyncClient(BaseClient):
         http1: bool = True,
         http2: bool = False,
         proxy: ProxyTypes | None = None,
-        mounts: typing.Mapping[str, AsyncBaseTransport | None] | None = None,
+        mounts: None | (typing.Mapping[str, AsyncBaseTransport | None]) = None,
         timeout: TimeoutTypes = DEFAULT_TIMEOUT_CONFIG,
         follow_redirects: bool = False,
         limits: Limits = DEFAULT_LIMITS,
         max_redirects: int = DEFAULT_MAX_REDIRECTS,
-        event_hooks: typing.Mapping[str, list[EventHook]] | None = None,
+        event_hooks: None | (typing.Mapping[str, list[EventHook]]) = None,
         base_url: URL | str = "",
         transport: AsyncBaseTransport | None = None,
         trust_env: bool = True,
@@ -1377,7 +1424,9 @@ class AsyncClient(BaseClient):
             for key, proxy in proxy_map.items()
         }
         if mounts is not None:
-            self._mounts.update({URLPattern(key): transport for key, transport in mounts.items()})
+            self._mounts.update(
+                {URLPattern(key): transport for key, transport in mounts.items()}
+            )
         self._mounts = dict(sorted(self._mounts.items()))
 
     def _init_transport(
@@ -1567,7 +1616,11 @@ class AsyncClient(BaseClient):
             raise RuntimeError("Cannot send a request, as the client has been closed.")
 
         self._state = ClientState.OPENED
-        follow_redirects = self.follow_redirects if isinstance(follow_redirects, UseClientDefault) else follow_redirects
+        follow_redirects = (
+            self.follow_redirects
+            if isinstance(follow_redirects, UseClientDefault)
+            else follow_redirects
+        )
 
         self._set_timeout(request)
 
@@ -1631,7 +1684,9 @@ class AsyncClient(BaseClient):
     ) -> Response:
         while True:
             if len(history) > self.max_redirects:
-                raise TooManyRedirects("Exceeded maximum allowed redirects.", request=request)
+                raise TooManyRedirects(
+                    "Exceeded maximum allowed redirects.", request=request
+                )
 
             for hook in self._event_hooks["request"]:
                 await hook(request)
@@ -1667,14 +1722,18 @@ class AsyncClient(BaseClient):
         start = time.perf_counter()
 
         if not isinstance(request.stream, AsyncByteStream):
-            raise RuntimeError("Attempted to send a sync request with an AsyncClient instance.")
+            raise RuntimeError(
+                "Attempted to send a sync request with an AsyncClient instance."
+            )
 
         with request_context(request=request):
             response = await transport.handle_async_request(request)
 
         assert isinstance(response.stream, AsyncByteStream)
         response.request = request
-        response.stream = BoundAsyncStream(response.stream, response=response, start=start)
+        response.stream = BoundAsyncStream(
+            response.stream, response=response, start=start
+        )
         self.cookies.extract_cookies(response)
         response.default_encoding = self._default_encoding
 
@@ -1932,7 +1991,9 @@ class AsyncClient(BaseClient):
         if self._state != ClientState.UNOPENED:
             msg = {
                 ClientState.OPENED: "Cannot open a client instance more than once.",
-                ClientState.CLOSED: ("Cannot reopen a client instance, once it has been closed."),
+                ClientState.CLOSED: (
+                    "Cannot reopen a client instance, once it has been closed."
+                ),
             }[self._state]
             raise RuntimeError(msg)
 
