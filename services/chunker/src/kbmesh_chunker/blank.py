@@ -1,14 +1,20 @@
 """What counts as nothing, and how it is kept off the ends of a chunk."""
 
 import re
+from collections.abc import Iterator
 
 import regex
 
 from kbmesh_chunker import graphemes
 
+GULF = 262_144
+"""So much white space and more is longer than any window may be: what is before and after it is cut alone."""
+GULF_EDGE = 64
+"""Of a gulf, what is kept before the text after it, which may be indented."""
 MAX_INDENT = 32
 """White space before the first line of a chunk is kept up to this width: in code and nested lists it has a meaning."""
 
+_NEAR = 64
 _BLANK = re.compile(r"\s*")
 _VISIBLE = regex.compile(r"[^\s\p{Z}\p{Cc}\p{Cf}]")
 _SUBSTANCE = regex.compile(r"[\p{L}\p{N}\p{M}\p{So}\p{Sc}\p{Co}\p{Cn}]")
@@ -22,6 +28,8 @@ def is_visible(text: str) -> bool:
 
 def substance_end(text: str, start: int, end: int) -> int | None:
     """One past the first letter, number or pictograph in text[start:end]; None where all is punctuation."""
+    if start < end and text[start].isalnum():
+        return start + 1
     found = _SUBSTANCE.search(text, start, end)
     return found.end() if found else None
 
@@ -34,6 +42,8 @@ def last_substance(text: str, start: int, end: int) -> int | None:
 
 def skip_blank(text: str, position: int, end: int) -> int:
     """The first position at or after the boundary `position` that is not white space; `end` where all is."""
+    if position < end and not text[position].isspace():
+        return position
     found = _BLANK.match(text, position, end)
     first = found.end() if found else position
     if first >= end:
@@ -55,5 +65,36 @@ def next_start(text: str, position: int, end: int) -> int:
 
 def trim_end(text: str, start: int, end: int) -> int:
     """The end of text[start:end] without the white space that closes it."""
-    last = start + len(text[start:end].rstrip())
-    return end if last >= end else graphemes.ceiling(text, last, start)
+    if start < end and not text[end - 1].isspace():
+        return end
+    last, width = end, _NEAR
+    while last > start:
+        # What is looked at grows with the white space that is found, so that a short run costs little.
+        first = max(start, last - width)
+        kept = first + len(text[first:last].rstrip())
+        if kept > first:
+            return end if kept >= end else graphemes.ceiling(text, kept, start)
+        last, width = first, width * 4
+    return end if start >= end else graphemes.ceiling(text, start, start)
+
+
+def stretches(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The parts of text[start:end] between its gulfs: runs of white space that no window can span."""
+    first = position = start
+    while position < end:
+        probe = position + GULF - 1
+        if probe >= end:
+            break
+        if not text[probe].isspace():
+            # A gulf that begins after `position` and before the probe would hold it.
+            position = probe + 1
+            continue
+        run_start = trim_end(text, first, probe + 1)
+        run_end = skip_blank(text, probe, end)
+        if run_end - run_start >= GULF:
+            if run_start > first:
+                yield first, run_start
+            first = max(run_start, run_end - GULF_EDGE)
+        position = run_end
+    if first < end:
+        yield first, end

@@ -3,6 +3,7 @@
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from operator import lt
 
 PARTING = 5
 """A break of this strength or more begins something new: what follows does not repeat what is before it."""
@@ -22,12 +23,16 @@ class Breaks:
         seals: Iterable[tuple[int, int]] = (),
         solids: Sequence[tuple[int, int]] = (),
     ) -> None:
-        strongest: dict[int, int] = {}
-        for position, strength in breaks:
-            strongest[position] = max(strength, strongest.get(position, 0))
-        ordered = sorted(strongest)
-        self._positions = array("Q", ordered)
-        self._strengths = bytes(strongest[position] for position in ordered)
+        given = list(breaks)
+        positions = [position for position, _ in given]
+        if not all(map(lt, positions, positions[1:])):
+            strongest: dict[int, int] = {}
+            for position, strength in given:
+                strongest[position] = max(strength, strongest.get(position, 0))
+            given = sorted(strongest.items())
+            positions = [position for position, _ in given]
+        self._positions = array("Q", positions)
+        self._strengths = bytes([strength for _, strength in given])
         self._seal_starts = array("Q")
         self._seal_ends = array("Q")
         for first, last in sorted(seals):

@@ -7,11 +7,12 @@ configuration, so the work always ends and no window lies inside another.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import regex
 
 from kbmesh_chunker import graphemes
-from kbmesh_chunker.blank import last_substance, next_start, skip_blank, substance_end, trim_end
+from kbmesh_chunker.blank import last_substance, next_start, skip_blank, stretches, substance_end, trim_end
 from kbmesh_chunker.breaks import NO_BREAKS, Breaks
 from kbmesh_chunker.measure import Measure, TokenMeasure
 from kbmesh_chunker.sentences import sentence_ends, sentence_ends_backwards
@@ -22,6 +23,7 @@ _LAST_MARK = regex.compile(r"(?r)(?<=[,;:|>)\]}，、；：،؛）」』】/\\=&
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 _INSIDE_WORD = regex.compile(rf"(?V1)(?<=[\w--[{_UNSPACED}]])(?=[\w--[{_UNSPACED}]])")
 _PUNCTUATION_TAIL = 256
+_LOOKAHEAD = 1_024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +54,7 @@ def _no_checkpoint() -> None:
     return None
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Window:
+class _Window(NamedTuple):
     """What is known of a window before it is cut. All are positions."""
 
     start: int
@@ -67,6 +68,17 @@ class _Window:
     """Where it may end for the sake of a stub."""
     capped: bool
     """Whether `limit` is the token cap's rather than the size's."""
+
+
+class Step(NamedTuple):
+    """A window, and from where its follower is cut. All are positions."""
+
+    start: int
+    end: int
+    following: int
+    """Where the next window starts."""
+    fresh: int
+    """Where the next window's new text begins."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,40 +101,75 @@ class Cutter:
         Every character that is not white space is in some window. `context_tokens` tells the tokens of the context
         of a window that starts at a position.
         """
-        end = trim_end(self.text, start, end)
-        position = fresh = next_start(self.text, start, end)
+        for first, last in stretches(self.text, start, end):
+            last = trim_end(self.text, first, last)
+            first = next_start(self.text, first, last)
+            for step in self.steps(first, first, last, context_tokens):
+                yield step.start, step.end
+
+    @property
+    def ahead(self) -> int:
+        """How many characters after the end of a window decide where it and its follower are cut."""
+        limits = self.limits
+        return (
+            2 * self.measure.most_characters(limits.size + limits.minimum)
+            + self.measure.enough_characters(limits.minimum)
+            + _LOOKAHEAD
+        )
+
+    def steps(
+        self,
+        position: int,
+        fresh: int,
+        end: int,
+        context_tokens: Callable[[int], int] = _no_context,
+        *,
+        reach: int | None = None,
+    ) -> Iterator[Step]:
+        """The windows from `position` to `end`, which is not white space before it, in a text without a gulf between.
+
+        With a `reach`, of which more text follows, only those windows that no text after `reach` could change.
+        """
+        text, ahead = self.text, self.ahead
         while position < end:
             self.checkpoint()
-            if position == fresh and self._furthest(position, context_tokens) <= skip_blank(self.text, position, end):
-                # An indentation that leaves no room for a character is not kept.
-                position = fresh = skip_blank(self.text, position, end)
+            if reach is not None and position + ahead > reach:
+                return
+            if position == fresh and text[position].isspace():
+                visible = skip_blank(text, position, end)
+                if self._furthest(position, context_tokens) <= visible:
+                    # An indentation that leaves no room for a character is not kept.
+                    position = fresh = visible
             window = self._window(position, fresh, end, context_tokens)
             if window.limit >= end:
-                yield position, end
+                yield Step(position, end, end, end)
                 return
             cut = self._choose(window)
-            rest = next_start(self.text, cut, end)
+            rest = next_start(text, cut, end)
+            if reach is not None and rest + ahead > reach:
+                return
             run = self._punctuation_run(rest, end, context_tokens)
             if run is not None and run <= window.limit:
-                cut, rest = run, next_start(self.text, run, end)
+                cut, rest = run, next_start(text, run, end)
                 run = None
             if self._is_stub(rest, end, window):
                 if rest >= end or end <= window.stretch:
-                    yield position, end
+                    yield Step(position, end, end, end)
                     return
                 cut = self._share_out(window, cut, end)
-                rest = next_start(self.text, cut, end)
+                rest = next_start(text, cut, end)
                 run = self._punctuation_run(rest, end, context_tokens)
-            closing = trim_end(self.text, position, cut)
+            closing = trim_end(text, position, cut)
             following = self._overlap(window, closing, rest, context_tokens)
             if run is not None and following == rest:
                 cut = self._before_a_word(window, cut, run, context_tokens)
-                closing = trim_end(self.text, position, cut)
-                following = rest = next_start(self.text, cut, end)
-            yield position, closing
+                closing = trim_end(text, position, cut)
+                following = rest = next_start(text, cut, end)
+            yield Step(position, closing, following, rest)
             position, fresh = following, rest
 
     def _window(self, start: int, fresh: int, end: int, context_tokens: Callable[[int], int]) -> _Window:
+        text = self.text
         limit = self.measure.furthest(start, self.limits.size)
         stretch = self.measure.furthest(start, self.limits.size + self.limits.minimum)
         capped = False
@@ -130,16 +177,14 @@ class Cutter:
             by_tokens = self.cap.measure.furthest(start, max(1, self.cap.tokens - context_tokens(start)))
             capped = by_tokens < limit
             limit, stretch = min(limit, by_tokens), min(stretch, by_tokens)
-        visible = skip_blank(self.text, fresh, end)
+        visible = skip_blank(text, fresh, end) if text[fresh].isspace() else fresh
         if limit <= visible:
             # One character at least, or the work would never end.
-            limit = graphemes.ceiling(self.text, visible + 1, visible)
-        elif limit < end and not graphemes.is_boundary(self.text, limit, visible):
-            whole = graphemes.floor(self.text, limit, visible)
-            limit = whole if whole > visible else graphemes.ceiling(self.text, limit, visible)
-        return _Window(
-            start=start, fresh=fresh, visible=visible, limit=min(limit, end), stretch=min(stretch, end), capped=capped
-        )
+            limit = graphemes.ceiling(text, visible + 1, visible)
+        elif limit < end and not graphemes.is_boundary(text, limit, visible):
+            whole = graphemes.floor(text, limit, visible)
+            limit = whole if whole > visible else graphemes.ceiling(text, limit, visible)
+        return _Window(start, fresh, visible, min(limit, end), min(stretch, end), capped)
 
     def _choose(self, window: _Window) -> int:
         """Where the window is cut: within its limit, or a little after it for the sake of a stub."""

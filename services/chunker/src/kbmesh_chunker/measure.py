@@ -19,6 +19,12 @@ class Measure(Protocol):
     def earliest(self, end: int, size: int) -> int:
         """The first start for which text[start:end] has at most `size`."""
 
+    def most_characters(self, size: int) -> int:
+        """A text of more code points has more than `size` in any case, or is longer than a window may be."""
+
+    def enough_characters(self, size: int) -> int:
+        """A text of so many code points has at least `size` in any case."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class CharacterMeasure:
@@ -34,6 +40,12 @@ class CharacterMeasure:
 
     def earliest(self, end: int, size: int) -> int:
         return max(0, end - size)
+
+    def most_characters(self, size: int) -> int:
+        return size
+
+    def enough_characters(self, size: int) -> int:
+        return size
 
 
 class TokenMeasure:
@@ -76,6 +88,12 @@ class TokenMeasure:
         first = bisect_left(self._starts, end) - size
         return self._starts[first] if first > 0 else 0
 
+    def most_characters(self, size: int) -> int:
+        return self._text_length
+
+    def enough_characters(self, size: int) -> int:
+        return self._text_length
+
 
 CHARACTERS_PER_TOKEN = 8
 """Text of more characters a token than this is not of a script or a kind that the model knows."""
@@ -105,6 +123,12 @@ class BoundedTokenMeasure:
 
     def earliest(self, end: int, size: int) -> int:
         return max(self.tokens.earliest(end, size), end - _most_characters(size))
+
+    def most_characters(self, size: int) -> int:
+        return _most_characters(size)
+
+    def enough_characters(self, size: int) -> int:
+        return max(SHORT_CHARACTERS + 1, size * CHARACTERS_PER_TOKEN)
 
 
 def _most_characters(size: int) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 _SPACED_MARKS = ".!?…‼⁇⁈⁉؟۔؞।॥።፧፨։՜՞჻᠃᠉។៕᱾᱿၊။"
 _CLOSED_MARKS = "。！？｡．﹒﹖﹗"
 _CLOSERS = r"""\"'”’»›)\]}」』】〉》〕）］｝»"""
+_MARKS_AND_CLOSERS = frozenset(_SPACED_MARKS + _CLOSED_MARKS + "\"'”’»›)]}」』】〉》〕）］｝")
 _THAI = "\u0e01-\u0e5b"
 _LAO_KHMER = "\u0e81-\u0edf\u1780-\u17ff"
 _CANDIDATE = re.compile(
@@ -32,6 +33,8 @@ _ABBREVIATIONS = frozenset(_WORDS.split())
 _WORD_BEFORE = re.compile(r"[^\W\d_](?:[\w.]*[^\W_])?$")
 _ENUMERATOR = re.compile(r"(?:^|\n)[ \t>*+-]*(?:\d{1,4}|[A-Za-z])$")
 _LOOKBACK = 24
+_NEAR = 192
+_AHEAD = 4
 _LONG_WORD = 5
 
 
@@ -45,10 +48,22 @@ def sentence_ends(text: str, start: int, end: int) -> Iterator[int]:
 
 def sentence_ends_backwards(text: str, start: int, end: int) -> Iterator[int]:
     """The same positions, descending: for the one who looks for the last that suits."""
-    for candidate in reversed(list(_CANDIDATE.finditer(text, start, end))):
-        position = candidate.end()
-        if position > start and _ends(text, candidate.start(), position):
-            yield position
+    upper, width = end, _NEAR
+    while True:
+        lower = max(start, upper - width)
+        while start < lower and text[lower - 1] in _MARKS_AND_CLOSERS:
+            # Marks in a row are one end.
+            lower -= 1
+        # Candidates that begin before `upper`; those between Thai words look a few characters ahead.
+        found = list(_CANDIDATE.finditer(text, lower, end if upper == end else min(end, upper + _AHEAD)))
+        for candidate in reversed(found):
+            position = candidate.end()
+            begins = candidate.start()
+            if position > start and (begins < upper or upper == end) and _ends(text, begins, position):
+                yield position
+        if lower <= start:
+            return
+        upper, width = lower, width * 4
 
 
 def _ends(text: str, mark: int, position: int) -> bool:
