@@ -13,6 +13,7 @@ PLAIN = "text/plain"
 HTML = "text/html"
 MAIL = "message/rfc822"
 JSON = "application/json"
+JSON_LINES = "application/x-ndjson"
 SOURCE_CODE = "text/x-source-code"
 
 _BY_EXTENSION = {
@@ -20,7 +21,7 @@ _BY_EXTENSION = {
     ".txt": PLAIN, ".text": PLAIN, ".log": PLAIN, ".rst": "text/x-rst", ".adoc": "text/asciidoc",
     ".htm": HTML, ".html": HTML, ".xhtml": HTML,
     ".eml": MAIL, ".mbox": "application/mbox",
-    ".json": JSON, ".jsonl": "application/x-ndjson", ".ndjson": "application/x-ndjson",
+    ".json": JSON, ".jsonl": JSON_LINES, ".ndjson": JSON_LINES,
     ".yaml": "application/yaml", ".yml": "application/yaml", ".toml": "application/toml", ".xml": "application/xml",
     ".csv": "text/csv", ".tsv": "text/tab-separated-values", ".ini": PLAIN, ".cfg": PLAIN, ".conf": PLAIN,
     ".pdf": "application/pdf",
@@ -44,6 +45,7 @@ _CODE_TYPES = frozenset(_CODE_BY_EXTENSION.values()) | {
 }  # fmt: skip
 _SAYS_NOTHING = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/unknown", "*/*"})
 _OTHER_NAMES = {
+    "application/jsonl": JSON_LINES, "application/jsonlines": JSON_LINES, "application/x-jsonlines": JSON_LINES,
     "text/x-markdown": MARKDOWN, "text/x-web-markdown": MARKDOWN, "text/x-log": PLAIN, "text/json": JSON,
     "text/xml": "application/xml", "text/yaml": "application/yaml", "application/x-yaml": "application/yaml",
 }  # fmt: skip
@@ -159,7 +161,7 @@ def type_by_content(text: str) -> str:
     start = head[:256].lower()
     if start.startswith(("<!doctype html", "<html")):
         return HTML
-    if head[:1] in "[{" and _is_json(text):
+    if head[:1] in "[{" and (is_slack_export(text) or _is_json(text)):
         return JSON
     if _MAIL_HEADER.match(head) and len(_MAIL_HEADER.findall(head[:_SNIFFED])) >= 3:
         return MAIL
@@ -182,18 +184,27 @@ def source_type_of(media_type: str, filename: str, text: str) -> SourceType:
         return SourceType.WEB_PAGE
     if is_code(media_type):
         return SourceType.CODE
-    if media_type == JSON and is_slack_export(text):
-        return SourceType.SLACK
     return SourceType.FILE if filename else SourceType.GENERIC
 
 
-_SLACK_SIGNS = (re.compile(r'"ts"\s*:\s*"\d+\.\d+"'), re.compile(r'"text"\s*:'), re.compile(r'"(?:user|bot_id)"\s*:'))
+_SLACK_START = re.compile(r'\s*(?:\[\s*\{|\{\s*")')
+_SLACK_LIST = re.compile(r'"(?:messages|channels)"\s{0,8}:\s{0,8}\[|\}[ \t]*\r?\n\s*\{')
+_SLACK_SIGNS = (
+    re.compile(r'"ts"\s{0,8}:\s{0,8}"?\d{1,12}[".,\s}]'),
+    re.compile(r'"(?:text|blocks|attachments|files)"\s{0,8}:'),
+    re.compile(r'"(?:user|bot_id|username|subtype)"\s{0,8}:\s{0,8}"'),
+)
 
 
 def is_slack_export(text: str) -> bool:
-    """Whether a JSON text looks like a day of a Slack export: a list of messages with time, author and text."""
-    head = text[: 4 * _SNIFFED]
-    return head.lstrip("\ufeff \t\r\n").startswith("[") and all(sign.search(head) for sign in _SLACK_SIGNS)
+    """Whether a text looks like JSON of Slack's messages: a list, an object that has one, or one message a line.
+
+    Parsing it has the last word.
+    """
+    start = _SLACK_START.match(text.lstrip("\ufeff"))
+    if start is None or not all(sign.search(text) for sign in _SLACK_SIGNS):
+        return False
+    return "[" in start.group() or _SLACK_LIST.search(text) is not None
 
 
 def _is_json(text: str) -> bool:

@@ -2,20 +2,29 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from typing import Protocol
 
 from kbmesh_rpc.deadline import Deadline
 from kbmesh_rpc.errors import DocumentEmpty, DocumentTooLarge, Reason, UnsupportedMediaType
 
 from kbmesh_chunker.blank import is_visible
+from kbmesh_chunker.documents.archive import ZIP
 from kbmesh_chunker.documents.decoding import check_text, decode
 from kbmesh_chunker.documents.front_matter import read_front_matter
+from kbmesh_chunker.documents.mail import read_mail, read_pasted_mail
+from kbmesh_chunker.documents.mailbox import read_mailbox
 from kbmesh_chunker.documents.markdown import first_heading
 from kbmesh_chunker.documents.media_type import (
+    JSON,
+    JSON_LINES,
+    MAIL,
     MARKDOWN,
+    MBOX,
     PLAIN,
     binary_type,
     is_code,
+    is_slack_export,
     is_text_type,
     parse_media_type,
     source_type_of,
@@ -23,6 +32,7 @@ from kbmesh_chunker.documents.media_type import (
     type_by_name,
 )
 from kbmesh_chunker.documents.reading import Reading, ReadingLimits
+from kbmesh_chunker.documents.slack import read_slack_archive, read_slack_json, read_slack_text
 from kbmesh_chunker.documents.source import (
     ExtractedDocument,
     Grammar,
@@ -33,18 +43,29 @@ from kbmesh_chunker.documents.source import (
 )
 
 _MAGIC_BYTES = 4096
+_HEAD = 65_536
+_PARSERS = ("kbmesh_chunker.documents.pdf",)
+"""Modules that pull in libraries, which readers import only when they are needed."""
 
 Reader = Callable[[SourceDocument, Reading], Sequence[TextDocument]]
 """Reads a document of one type, which `source.media_type` names without parameters unless a charset was declared. Gives
 the documents of which it is made, at least one. Raises a KbmeshError."""
 
-BINARY_READERS: Mapping[str, Reader] = {}
+
+def _read_pdf(source: SourceDocument, reading: Reading) -> Sequence[TextDocument]:
+    from kbmesh_chunker.documents.pdf import read_pdf
+
+    return read_pdf(source, reading)
+
+
+BINARY_READERS: Mapping[str, Reader] = {"application/pdf": _read_pdf, ZIP: read_slack_archive}
 """By media type; `source.content` is bytes."""
-TEXT_READERS: Mapping[str, Reader] = {}
+TEXT_READERS: Mapping[str, Reader] = {MAIL: read_mail, MBOX: read_mailbox}
 """By media type, those of types that are text with a structure of their own: mail, HTML. `source.content` is str where
 the caller sent text, and bytes where a file was sent: such types say themselves how they are encoded."""
-GRAMMAR_READERS: Mapping[Grammar, Reader] = {}
-"""By the grammar that the caller wishes a plain text to be read by."""
+GRAMMAR_READERS: Mapping[Grammar, Reader] = {Grammar.MAIL: read_pasted_mail, Grammar.SLACK: read_slack_text}
+"""By the grammar that the caller wishes a plain text to be read by. Such a reader gives nothing where the text is not
+written so, and it stays what it is."""
 
 
 class DocumentReader(Protocol):
@@ -71,6 +92,31 @@ def read(source: SourceDocument, *, limits: ReadingLimits) -> ExtractedDocument:
     return join_parts([document for document in documents if is_visible(document.text)])
 
 
+def needs_parser(source: SourceDocument) -> bool:
+    """Whether reading it takes more than decoding it: such documents are read where they can do no harm."""
+    content, binary = source.content, ""
+    head = content[:_HEAD]
+    if isinstance(head, bytes):
+        binary = binary_type(head[:_MAGIC_BYTES])
+        # The NULs are those of UTF-16: what matters here is ASCII in any encoding.
+        head = head.decode("latin-1").replace("\0", "")
+    media_type = parse_media_type(source.media_type).media_type or type_by_name(source.filename)
+    if binary or media_type in BINARY_READERS:
+        return (binary or media_type) in BINARY_READERS
+    if is_slack_export(head):
+        return True
+    media_type = media_type or type_by_content(head)
+    if media_type in TEXT_READERS:
+        return media_type != JSON
+    return source.grammar is Grammar.MAIL
+
+
+def preload() -> None:
+    """Imports what readers import only when they are needed, so that the first document need not wait for it."""
+    for module in _PARSERS:
+        import_module(module)
+
+
 def read_documents(source: SourceDocument, reading: Reading) -> Sequence[TextDocument]:
     """The documents of which a document is made; one, unless it holds others."""
     declared = parse_media_type(source.media_type)
@@ -78,6 +124,8 @@ def read_documents(source: SourceDocument, reading: Reading) -> Sequence[TextDoc
     if isinstance(source.content, bytes):
         check_size(len(source.content), reading.limits.max_document_bytes)
         binary = binary_type(source.content[:_MAGIC_BYTES])
+        if not binary and media_type in BINARY_READERS:
+            binary = media_type
         if binary in BINARY_READERS:
             return BINARY_READERS[binary](replace(source, media_type=binary), reading)
         if binary or (media_type and not is_text_type(media_type)):
@@ -99,10 +147,12 @@ def read_documents(source: SourceDocument, reading: Reading) -> Sequence[TextDoc
         raise DocumentEmpty
     media_type = media_type or type_by_content(text)
     reader = TEXT_READERS.get(media_type)
-    if reader is None and source.grammar is not None and not is_code(media_type):
+    if reader is None and media_type in {JSON, JSON_LINES} and is_slack_export(text):
+        reader = read_slack_json
+    elif reader is None and source.grammar is not None and not is_code(media_type):
         reader = GRAMMAR_READERS.get(source.grammar)
-    if reader is not None:
-        documents = reader(replace(source, content=text, media_type=media_type), reading)
+    documents = reader(replace(source, content=text, media_type=media_type), reading) if reader is not None else ()
+    if documents:
         first = documents[0]
         return (replace(first, warnings=(*warnings, *first.warnings)), *documents[1:])
     reading.spend_text(len(text))

@@ -6,11 +6,13 @@ from kbmesh_rpc.errors import FeatureUnsupported
 
 from kbmesh_chunker.config import Strategy
 from kbmesh_chunker.strategies.document import Document
+from kbmesh_chunker.strategies.email import Email
 from kbmesh_chunker.strategies.fixed import Fixed
 from kbmesh_chunker.strategies.port import StrategyPort
 from kbmesh_chunker.strategies.semantic import Semantic
+from kbmesh_chunker.strategies.slack import Slack
 
-_ALL: tuple[StrategyPort, ...] = (Fixed(), Semantic(), Document())
+_ALL: tuple[StrategyPort, ...] = (Fixed(), Semantic(), Document(), Email(), Slack())
 
 STRATEGIES: Mapping[Strategy, StrategyPort] = {port.strategy: port for port in _ALL}
 

@@ -1,0 +1,301 @@
+"""Raw messages of a channel to those that stand there at last: edited, deleted, put in order and into threads."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kbmesh_chunker.documents.slack_blocks import render_attachments, render_blocks, render_files
+from kbmesh_chunker.documents.slack_directory import SLACKBOT, Directory, dicts, one_line
+from kbmesh_chunker.documents.slack_markup import render_markup
+
+Raw = Mapping[str, Any]
+
+_TIMESTAMP = re.compile(r"\s*(\d{1,12})(?:\.(\d{1,20}))?\s*")
+_PRECISE = re.compile(r"\d+\.\d+")
+_EVENT_NAMES = """
+    channel_join channel_leave channel_archive channel_unarchive channel_convert_to_private
+    group_join group_leave group_archive group_unarchive bot_add bot_remove bot_enable bot_disable app_conversation_join
+    pinned_item unpinned_item reminder_add ekm_access_denied channel_posting_permissions joiner_notification
+    joiner_notification_for_inviter mpim_created
+"""
+_EVENTS = frozenset(_EVENT_NAMES.split())
+"""Who came and went. Said by nobody, and a search for anything else would find it."""
+_WORD = re.compile(r"\w+")
+# The same list is numbered in one way in the text and in another in its blocks.
+_NO_WORD = re.compile(r"&(?:amp|lt|gt);|^[^\w\n]*(?:\d{1,4}|[a-z]{1,4})[.)](?=\s)", re.MULTILINE)
+_LONG_TEXT = 40_000
+"""Slack takes no longer text. What stands beside a longer one is not looked for in it."""
+_MAX_NESTED = 8
+_LAST = chr(0x10FFFF)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChannelMessage:
+    """A message as it is to be shown."""
+
+    timestamp: str
+    """Slack's `ts`; empty where it has none."""
+    thread: str
+    """The `ts` of the message that opens its thread; its own where that is itself."""
+    author: str
+    bot: bool
+    text: str
+
+    @property
+    def is_reply(self) -> bool:
+        return self.thread != self.timestamp
+
+
+@dataclass(kw_only=True)
+class LeftOut:
+    """How many messages are not shown, and why."""
+
+    events: int = 0
+    deleted: int = 0
+    empty: int = 0
+    broken: int = 0
+    """What stands in a list of messages and is none."""
+
+
+@dataclass(kw_only=True)
+class _Version:
+    message: Raw
+    order: tuple[int, str]
+    """When it was written so; the newest stands."""
+    sequence: int
+
+
+@dataclass(kw_only=True)
+class _Collected:
+    versions: dict[object, _Version] = field(default_factory=dict)
+    deleted: set[str] = field(default_factory=set)
+    threads: dict[str, str] = field(default_factory=dict)
+    """The thread of replies that do not name it themselves."""
+
+
+def timestamp_of(value: Any) -> str:
+    """A `ts` as a string, digit by digit as it was written. Empty where it is none."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value) if 0 <= value < 10**12 else ""
+    return value.strip() if isinstance(value, str) and _TIMESTAMP.fullmatch(value) else ""
+
+
+def timestamp_order(timestamp: str) -> tuple[int, str]:
+    """Sorts timestamps by time. Never as a float, which does not tell neighbouring ones apart."""
+    found = _TIMESTAMP.fullmatch(timestamp)
+    return (int(found[1]), (found[2] or "").rstrip("0")) if found else (-1, "")
+
+
+def looks_like_message(value: Any) -> bool:
+    """Whether a JSON value is a message of Slack, or an event about one."""
+    if not isinstance(value, dict) or not timestamp_of(value.get("ts")):
+        return False
+    if value.get("type") == "message":
+        return True
+    if isinstance(value.get("message"), dict) and value.get("subtype") == "message_changed":
+        return True
+    said = isinstance(value.get("text"), str) or any(
+        isinstance(value.get(name), list) for name in ("blocks", "attachments", "files")
+    )
+    return said and any(isinstance(value.get(name), str) for name in ("user", "bot_id", "username", "subtype"))
+
+
+def assemble(raw: Iterable[Any], directory: Directory) -> tuple[Sequence[ChannelMessage], LeftOut]:
+    """The messages of a channel from all its files in any order: threads by the time of their root, replies behind it.
+
+    Of a message that was edited the newest text stands; what was deleted is gone; what is there twice is there once.
+    """
+    left_out = LeftOut()
+    collected = _collect(raw, directory, left_out)
+    found: list[tuple[tuple[Any, ...], ChannelMessage]] = []
+    last = (-1, "")
+    for version in sorted(collected.versions.values(), key=lambda version: version.sequence):
+        message = version.message
+        timestamp = timestamp_of(message.get("ts"))
+        if timestamp in collected.deleted:
+            continue
+        # A message without a time stands behind the one before it.
+        last = timestamp_order(timestamp) if timestamp else last
+        if message.get("subtype") in _EVENTS:
+            left_out.events += 1
+            continue
+        shown = _message(message, timestamp, collected, directory)
+        if not shown.text:
+            left_out.empty += 1
+            continue
+        root = timestamp_order(shown.thread) if shown.thread else last
+        found.append(((root, shown.thread or _LAST, shown.is_reply, last, version.sequence), shown))
+    found.sort(key=lambda pair: pair[0])
+    return [message for _, message in found], left_out
+
+
+def _collect(raw: Iterable[Any], directory: Directory, left_out: LeftOut) -> _Collected:
+    collected = _Collected()
+    for sequence, value in enumerate(_flat(raw)):
+        if not isinstance(value, dict):
+            left_out.broken += 1
+            continue
+        directory.add_profile(value)
+        timestamp = timestamp_of(value.get("ts"))
+        inner = value.get("message")
+        match value.get("subtype"):
+            case "message_deleted":
+                gone = value.get("deleted_ts")
+                previous = value.get("previous_message")
+                if gone is None and isinstance(previous, dict):
+                    gone = previous.get("ts")
+                collected.deleted.add(timestamp_of(gone))
+            case "message_changed" | "message_replied" if isinstance(inner, dict):
+                directory.add_profile(inner)
+                edited = value.get("subtype") == "message_changed"
+                if _is_deleted(inner):
+                    collected.deleted.add(timestamp_of(inner.get("ts")))
+                order = timestamp_order(timestamp) if edited else (-2, "")
+                _add(collected, inner, order, sequence, same=True)
+            case _ if _is_deleted(value):
+                collected.deleted.add(timestamp)
+            case _ if value.get("hidden") is True:
+                left_out.empty += 1
+            case _:
+                _add(collected, value, _edited(value), sequence)
+                if isinstance(value.get("root"), dict):
+                    _add(collected, value["root"], (-2, ""), sequence, same=True)
+                for reply in dicts(value.get("replies")):
+                    if timestamp and (answered := timestamp_of(reply.get("ts"))):
+                        collected.threads.setdefault(answered, timestamp)
+    collected.deleted.discard("")
+    left_out.deleted = len(collected.deleted)
+    return collected
+
+
+def _flat(raw: Iterable[Any]) -> Iterator[Any]:
+    """Replies that some tools put inside the message that they answer come after it."""
+    for value in raw:
+        yield from _with_replies(value, _MAX_NESTED)
+
+
+def _with_replies(value: Any, depth: int) -> Iterator[Any]:
+    yield value
+    if isinstance(value, dict) and depth:
+        for name in ("replies", "slackdump_thread_replies", "thread_replies"):
+            for reply in dicts(value.get(name)):
+                if "text" in reply or "blocks" in reply:
+                    thread = value.get("thread_ts") or value.get("ts")
+                    yield from _with_replies({"thread_ts": thread, **reply}, depth - 1)
+
+
+def _is_deleted(message: Raw) -> bool:
+    return message.get("subtype") == "tombstone"
+
+
+def _edited(message: Raw) -> tuple[int, str]:
+    edited = message.get("edited")
+    return timestamp_order(timestamp_of(edited.get("ts"))) if isinstance(edited, dict) else (-1, "")
+
+
+def _add(collected: _Collected, message: Raw, order: tuple[int, str], sequence: int, *, same: bool = False) -> None:
+    """Keeps the newest version of a message. `same` where the file says that it is one that may be there already."""
+    timestamp = timestamp_of(message.get("ts"))
+    author = _identity(message)
+    key: object = sequence
+    if timestamp and (same or _PRECISE.fullmatch(timestamp)):
+        key = timestamp
+        known = collected.versions.get(key)
+        if known is not None and not same and author and _identity(known.message) not in {"", author}:
+            # Slack gives no time twice in a channel: these come from somewhere else.
+            key = (timestamp, author)
+    elif timestamp:
+        key = (timestamp, author, str(message.get("text"))[:_LONG_TEXT])
+    known = collected.versions.get(key)
+    if known is None:
+        collected.versions[key] = _Version(message=message, order=max(order, _edited(message)), sequence=sequence)
+    elif max(order, _edited(message)) >= known.order:
+        # What an event leaves out, the first version still knows.
+        kept = {name: known.message[name] for name in _OF_THE_PLACE if name in known.message}
+        known.message, known.order = {**kept, **message}, max(order, _edited(message))
+
+
+_OF_THE_PLACE = ("user", "bot_id", "username", "bot_profile", "thread_ts")
+
+
+def _identity(message: Raw) -> str:
+    return next((value for name in ("user", "bot_id", "username") if (value := one_line(message.get(name)))), "")
+
+
+def _message(message: Raw, timestamp: str, collected: _Collected, directory: Directory) -> ChannelMessage:
+    author, bot = _author(message, directory)
+    thread = timestamp_of(message.get("thread_ts")) or collected.threads.get(timestamp, "") or timestamp
+    if thread and timestamp and timestamp_order(thread) == timestamp_order(timestamp):
+        thread = timestamp
+    return ChannelMessage(timestamp=timestamp, thread=thread, author=author, bot=bot, text=_text(message, directory))
+
+
+def _author(message: Raw, directory: Directory) -> tuple[str, bool]:
+    user = message.get("user")
+    comment = message.get("comment")
+    if not isinstance(user, str) and isinstance(comment, dict):
+        user = comment.get("user")
+    profile = message.get("bot_profile")
+    profile = profile if isinstance(profile, dict) else {}
+    bot_id = message.get("bot_id")
+    bot = message.get("subtype") == "bot_message" or (isinstance(bot_id, str) and bool(bot_id)) or bool(profile)
+    identity = one_line(user)
+    person = directory.people.get(identity)
+    bot = bot or identity == SLACKBOT or (person is not None and person.bot)
+    written = one_line(message.get("username"))
+    if bot:
+        # One bot speaks under many names; the name of the message is the one that was seen.
+        names = (written, one_line(profile.get("name")), directory.user(identity), directory.user(one_line(bot_id)))
+        return next((name for name in names if name), ""), True
+    return (directory.user(identity) if identity else written), False
+
+
+def _text(message: Raw, directory: Directory) -> str:
+    """What a message says: its text, and what blocks, attachments and files say beyond it."""
+    written = message.get("text")
+    text = render_markup(written, directory).strip() if isinstance(written, str) else ""
+    comment = message.get("comment")
+    if not text and isinstance(comment, dict) and isinstance(comment.get("comment"), str):
+        text = render_markup(comment["comment"], directory).strip()
+    blocks = [shown for part in render_blocks(message.get("blocks"), directory) if (shown := part.strip())]
+    if blocks and text and _words(text) in _words("\n".join(blocks)) and _words(text) != _words("\n".join(blocks)):
+        # The text is what a notification shows: the blocks say it too, and more.
+        text = ""
+    said = _Said()
+    parts = [text] if said.is_new(text) else []
+    for part in (
+        *blocks,
+        *render_attachments(message.get("attachments"), directory, text[:_LONG_TEXT]),
+        *render_files(message, directory),
+    ):
+        shown = part.strip()
+        if said.is_new(shown):
+            parts.append(shown)
+    return "\n".join(parts)
+
+
+class _Said:
+    """What a message has said so far."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+        self._first = ""
+
+    def is_new(self, text: str) -> bool:
+        """Whether a text says anything that was not said."""
+        if not text:
+            return False
+        words = _words(text)
+        if words in self._seen or (self._first and words in self._first):
+            return False
+        self._seen.add(words)
+        if not self._first and len(words) <= _LONG_TEXT:
+            self._first = words
+        return True
+
+
+def _words(text: str) -> str:
+    """The words of a text, each between two spaces; the text itself where it has none."""
+    words = _WORD.findall(_NO_WORD.sub(" ", text).casefold())
+    return f" {' '.join(words)} " if words else f" {''.join(text.split())} "
