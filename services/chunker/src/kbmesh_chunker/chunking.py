@@ -29,11 +29,13 @@ from kbmesh_chunker.documents.reading import ReadingLimits
 from kbmesh_chunker.documents.source import (
     ExtractedDocument,
     Grammar,
+    MailLayout,
     Part,
     SourceDocument,
     TextDocument,
     Warning,  # noqa: A004 - the contract's name
 )
+from kbmesh_chunker.mail_labels import mail_labels
 from kbmesh_chunker.measure import BoundedTokenMeasure, CharacterMeasure, Measure
 from kbmesh_chunker.piece import Chunk, Piece, embedded_text
 from kbmesh_chunker.spans import byte_offsets
@@ -364,6 +366,8 @@ def _chunk(index: int, item: CountedPiece | Piece, part: Part, cut: _CutPart, of
     measure = work.measure.tokens if isinstance(work.measure, BoundedTokenMeasure) else work.measure
     embedded = embedded_text(document.text, piece) if piece.left_out or piece.statement is not None else None
     metadata = {**document.chunk_metadata, **piece.metadata}
+    if isinstance(document.layout, MailLayout):
+        metadata = {**mail_labels(document.layout, piece.start, piece.end), **metadata}
     if document.source_lines is not None:
         lines = document.source_lines.within(piece.start, piece.end)
         metadata = {"start_line": str(lines[0]), "end_line": str(lines[-1]), **metadata}

@@ -12,6 +12,7 @@ MARKDOWN = "text/markdown"
 PLAIN = "text/plain"
 HTML = "text/html"
 MAIL = "message/rfc822"
+MBOX = "application/mbox"
 JSON = "application/json"
 JSON_LINES = "application/x-ndjson"
 SOURCE_CODE = "text/x-source-code"
@@ -20,7 +21,7 @@ _BY_EXTENSION = {
     ".md": MARKDOWN, ".markdown": MARKDOWN, ".mdown": MARKDOWN, ".mkd": MARKDOWN, ".mdx": MARKDOWN,
     ".txt": PLAIN, ".text": PLAIN, ".log": PLAIN, ".rst": "text/x-rst", ".adoc": "text/asciidoc",
     ".htm": HTML, ".html": HTML, ".xhtml": HTML,
-    ".eml": MAIL, ".mbox": "application/mbox",
+    ".eml": MAIL, ".mbox": MBOX, ".mbx": MBOX, ".mboxrd": MBOX,
     ".json": JSON, ".jsonl": JSON_LINES, ".ndjson": JSON_LINES,
     ".yaml": "application/yaml", ".yml": "application/yaml", ".toml": "application/toml", ".xml": "application/xml",
     ".csv": "text/csv", ".tsv": "text/tab-separated-values", ".ini": PLAIN, ".cfg": PLAIN, ".conf": PLAIN,
@@ -46,6 +47,7 @@ _CODE_TYPES = frozenset(_CODE_BY_EXTENSION.values()) | {
 _SAYS_NOTHING = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/unknown", "*/*"})
 _OTHER_NAMES = {
     "application/jsonl": JSON_LINES, "application/jsonlines": JSON_LINES, "application/x-jsonlines": JSON_LINES,
+    "application/x-mbox": MBOX, "message/global": MAIL, "message/news": MAIL, "text/x-mail": MAIL,
     "text/x-markdown": MARKDOWN, "text/x-web-markdown": MARKDOWN, "text/x-log": PLAIN, "text/json": JSON,
     "text/xml": "application/xml", "text/yaml": "application/yaml", "application/x-yaml": "application/yaml",
 }  # fmt: skip
@@ -89,9 +91,13 @@ _OFFICE = (
 _SNIFFED = 4096
 _HEADING_LINE = re.compile(r"^#{1,6}[ \t]+\S", re.MULTILINE)
 _MARKDOWN_SIGN = re.compile(r"^(?:```|~~~|\|[ \t]*:?-{3,}|(?:[-*+]|\d+\.)[ \t]+\S)|\[[^\]\n]{1,80}\]\(", re.MULTILINE)
-_MAIL_HEADER = re.compile(
-    r"(?:From |(?:From|To|Subject|Date|Message-ID|Received|Return-Path|MIME-Version):)", re.IGNORECASE
-)
+_POSTMARK = re.compile(r"From [^\r\n]{1,300}\d:\d\d[^\r\n]{0,100}\r?\n")
+_FIELD = re.compile(r"([!-9;-~]{1,80}):")
+_SENT_BY = frozenset({"from", "received", "return-path", "message-id", "delivered-to"})
+_MAIL_FIELDS = _SENT_BY | {
+    "to", "cc", "subject", "date", "mime-version", "content-type", "reply-to", "sender", "in-reply-to", "references",
+}  # fmt: skip
+_MAX_HEADER_LINES = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,12 +169,31 @@ def type_by_content(text: str) -> str:
         return HTML
     if head[:1] in "[{" and (is_slack_export(text) or _is_json(text)):
         return JSON
-    if _MAIL_HEADER.match(head) and len(_MAIL_HEADER.findall(head[:_SNIFFED])) >= 3:
-        return MAIL
+    if (mail := _mail_type(head)) != "":
+        return mail
     headings = len(_HEADING_LINE.findall(head))
     if headings >= 2 or (headings and _MARKDOWN_SIGN.search(head)):
         return MARKDOWN
     return PLAIN
+
+
+def _mail_type(head: str) -> str:
+    """The type of a text that begins with the header of a mail; empty where it does not."""
+    postmark = _POSTMARK.match(head)
+    start = postmark.end() if postmark else 0
+    known: set[str] = set()
+    for line in head[start : start + 4 * _SNIFFED].splitlines()[:_MAX_HEADER_LINES]:
+        if not line.strip():
+            break
+        found = _FIELD.match(line)
+        if found is not None:
+            known.add(found.group(1).lower())
+        elif not known or line[0] not in " \t":
+            return ""
+    known &= _MAIL_FIELDS
+    if len(known) < 2 or not known & _SENT_BY:
+        return ""
+    return MBOX if postmark else MAIL
 
 
 def is_code(media_type: str) -> bool:

@@ -1,7 +1,7 @@
 """SEMANTIC: whole paragraphs."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kbmesh_rpc.errors import InvalidField
@@ -70,10 +70,11 @@ class _Paragraph:
     """Whether it ends with a colon."""
 
 
-def paragraph_breaks(text: str, blank_lines: int) -> Breaks:
-    """Breaks between the paragraphs of a text, and seals between headings and their text."""
-    breaks: list[tuple[int, int]] = []
-    seals: list[tuple[int, int]] = []
+def paragraph_breaks(
+    text: str, blank_lines: int, *, breaks: Iterable[tuple[int, int]] = (), seals: Iterable[tuple[int, int]] = ()
+) -> Breaks:
+    """Breaks between the paragraphs of a text, and seals between headings and their text; and those that are given."""
+    breaks, seals = list(breaks), list(seals)
     previous: _Paragraph | None = None
     for paragraph in _paragraphs(text, blank_lines):
         breaks.append((paragraph.start, PARTING if paragraph.opens else _NEXT_PARAGRAPH))

@@ -1,0 +1,299 @@
+"""What a mail says and what is attached to it, found in the tree of its parts."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kbmesh_rpc.errors import DocumentUnreadable, Reason
+
+from kbmesh_chunker.blank import is_visible
+from kbmesh_chunker.documents.flowed_text import unflow
+from kbmesh_chunker.documents.mail_charset import decode_mail_bytes, known_codec
+from kbmesh_chunker.documents.mail_entity import (
+    MAX_NESTING,
+    Entity,
+    guess_boundary,
+    parts_of,
+    preamble_and_epilogue,
+)
+from kbmesh_chunker.documents.mail_header import FieldValue, clean, decode_words, parse_field
+from kbmesh_chunker.documents.media_type import HTML, MAIL
+from kbmesh_chunker.documents.reading import Reading
+from kbmesh_chunker.documents.source import Warning  # noqa: A004 - the contract's name
+from kbmesh_chunker.documents.transfer_encoding import undo_transfer_encoding, uuencoded_blocks
+
+_MESSAGES = {MAIL, "message/global", "message/partial", "message/news", "text/rfc822-headers", "text/rfc822"}
+_STATUS = {"message/delivery-status", "message/disposition-notification", "message/global-delivery-status",
+           "message/feedback-report", "message/external-body", "message/tracking-status"}  # fmt: skip
+_ENRICHED_MARK = re.compile(r"<(<)|</?[A-Za-z0-9-]{1,60}>")
+_STUB_CHARACTERS = 400
+_STUB = re.compile(
+    r"\b(?:html|browser|navigateur|navegador|webbrowser|view (?:this|it|the) (?:e-?mail|message)|mime)\b", re.IGNORECASE
+)
+_LINE_ENDS = re.compile(r"\r\n?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attachment:
+    """A document that a mail carries."""
+
+    name: str
+    """For people; made up where it has none."""
+    media_type: str
+    """Without parameters."""
+    content: bytes | str
+    """Text where its charset is known."""
+    is_message: bool = False
+    """Whether it is a mail that was forwarded."""
+
+
+@dataclass(kw_only=True)
+class MailContent:
+    """What a mail, or a part of one, holds."""
+
+    fragments: list[str] = field(default_factory=list)
+    """Its texts, in order. Lines end with LF."""
+    attachments: list[Attachment] = field(default_factory=list)
+    warnings: list[Warning] = field(default_factory=list)
+    plain: bool = True
+    """Whether its texts are plain text and not made of another kind."""
+
+    @property
+    def text(self) -> str:
+        """Its texts, one after the other."""
+        texts = [fragment.strip("\n") for fragment in self.fragments if is_visible(fragment)]
+        return "\n\n".join(texts)
+
+    def extend(self, other: "MailContent") -> None:
+        """Adds what a part holds."""
+        self.fragments += other.fragments
+        self.attachments += other.attachments
+        self.warnings += other.warnings
+        self.plain = self.plain and other.plain
+
+
+@dataclass(kw_only=True)
+class BodyReader:
+    """Reads the tree of one mail."""
+
+    reading: Reading
+    is_decoded: bool
+    """Whether the mail came as text, so that 8-bit text in it is UTF-8 whatever it says."""
+    _entities: int = 0
+
+    def read(self, entity: Entity, depth: int = 0) -> MailContent:
+        """Raises DocumentUnreadable where it has too many parts."""
+        self.reading.checkpoint()
+        self._entities += 1
+        if self._entities > self.reading.limits.max_parts:
+            raise DocumentUnreadable(MAIL, f"a mail has more than {self.reading.limits.max_parts} parts")
+        declared = entity.content_type
+        kind = declared.value
+        if kind.startswith("multipart/"):
+            return self._read_multipart(entity, declared, depth)
+        return self._read_leaf(entity, declared)
+
+    def _read_multipart(self, entity: Entity, declared: FieldValue, depth: int) -> MailContent:
+        if depth >= MAX_NESTING:
+            content = self._read_text(entity, FieldValue(value="text/plain"))
+            content.warnings.append(_warning(f"parts are nested more than {MAX_NESTING} deep; kept as they stand"))
+            return content
+        digest = declared.value == "multipart/digest"
+        boundary, parts = _split(entity, default_type=MAIL if digest else "text/plain")
+        if not parts:
+            if not entity.body.strip():
+                return MailContent()
+            # No delimiter anywhere: it is one text, whatever it says.
+            content = self._read_text(entity, FieldValue(value="text/plain"))
+            content.warnings.append(_warning(f"a {declared.value} has no parts; it was read as text"))
+            return content
+        children = [self.read(part, depth + 1) for part in parts]
+        content = _alternative(children) if declared.value == "multipart/alternative" else _together(children)
+        if declared.value == "multipart/encrypted":
+            content.warnings.append(
+                _warning("the mail is encrypted; its text cannot be read", Reason.UNSUPPORTED_MEDIA_TYPE)
+            )
+        content.warnings += _unshown(entity, boundary)
+        return content
+
+    def _read_leaf(self, entity: Entity, declared: FieldValue) -> MailContent:
+        kind = declared.value
+        disposition = parse_field(entity.first("content-disposition"))
+        filename = _filename(disposition, declared)
+        if kind in _MESSAGES:
+            return self._attached_message(entity, kind, filename)
+        attached = disposition.value == "attachment" or bool(filename)
+        if kind in _STATUS:
+            return self._read_text(entity, FieldValue(value="text/plain"))
+        if not attached and kind in {
+            "text/plain",
+            "text/html",
+            "application/xhtml+xml",
+            "text/enriched",
+            "text/richtext",
+            "text",
+        }:
+            return self._read_text(entity, declared)
+        if (
+            not attached
+            and kind.startswith("text/")
+            and kind not in {"text/calendar", "text/x-vcalendar", "text/x-amp-html"}
+        ):
+            return self._read_text(entity, declared)
+        return self._attached(entity, declared, filename)
+
+    def _read_text(self, entity: Entity, declared: FieldValue) -> MailContent:
+        charset = declared.parameters.get("charset", "")
+        decoded = undo_transfer_encoding(entity.body, entity.first("content-transfer-encoding"), is_text=True)
+        if self.is_decoded and decoded.identity:
+            charset = "utf-8"
+        found = decode_mail_bytes(decoded.data, charset)
+        text = _LINE_ENDS.sub("\n", found.text)
+        warnings = [
+            _warning(f"text of the mail: {problem}", charset=charset)
+            for problem in (decoded.problem, found.problem)
+            if problem
+        ]
+        tail = _LINE_ENDS.sub("\n", decode_mail_bytes(decoded.tail, "").text) if decoded.tail else ""
+        content = MailContent(warnings=warnings)
+        kind = declared.value
+        if kind in {HTML, "application/xhtml+xml"}:
+            self._add_html(text, content)
+        elif kind in {"text/enriched", "text/richtext"}:
+            content.plain = False
+            content.fragments.append(_ENRICHED_MARK.sub(r"\1", text))
+        else:
+            if declared.parameters.get("format", "").lower() == "flowed":
+                text = unflow(text, delete_space=declared.parameters.get("delsp", "").lower() == "yes")
+            content.fragments.append(_without_files(text, content))
+        if tail:
+            content.fragments.append(tail)
+        self.reading.spend_text(sum(len(fragment.encode("utf-8", "replace")) for fragment in content.fragments))
+        return content
+
+    def _add_html(self, html: str, content: MailContent) -> None:
+        # Loads a parser that a mail without HTML does not need.
+        from kbmesh_chunker.documents.html import html_to_markdown
+
+        content.plain = False
+        try:
+            found = html_to_markdown(html, self.reading)
+        except DocumentUnreadable as error:
+            self.reading.checkpoint()
+            content.fragments.append(html)
+            content.warnings.append(
+                _warning(f"the mail's HTML could not be read and was kept as it stands: {error.message}")
+            )
+            return
+        content.fragments.append(_LINE_ENDS.sub("\n", found.text.replace("\u00a0", " ")))
+
+    def _attached_message(self, entity: Entity, kind: str, filename: str) -> MailContent:
+        decoded = undo_transfer_encoding(entity.body, entity.first("content-transfer-encoding"), is_text=True)
+        data = decoded.data + decoded.tail
+        content: bytes | str = data
+        if self.is_decoded and decoded.identity:
+            content = data.decode("utf-8", "replace")
+        name = filename or clean(decode_words(entity.first("content-description"))) or "forwarded mail"
+        attachment = Attachment(name=name, media_type=MAIL, content=content, is_message=True)
+        return MailContent(attachments=[attachment] if data.strip() else [])
+
+    def _attached(self, entity: Entity, declared: FieldValue, filename: str) -> MailContent:
+        kind = declared.value
+        is_text = kind.startswith("text/")
+        decoded = undo_transfer_encoding(entity.body, entity.first("content-transfer-encoding"), is_text=is_text)
+        data = decoded.data + decoded.tail
+        name = filename or clean(decode_words(entity.first("content-description"))) or f"unnamed {kind}"
+        warnings = [_warning(f"{name}: {decoded.problem}", part=name)] if decoded.problem else []
+        content: bytes | str = data
+        if is_text:
+            charset = declared.parameters.get("charset", "")
+            if self.is_decoded and decoded.identity:
+                content = data.decode("utf-8", "replace")
+            elif known_codec(charset) or kind not in {HTML, "text/xml"}:
+                found = decode_mail_bytes(data, charset)
+                content = found.text
+                if found.problem:
+                    warnings.append(_warning(f"{name}: {found.problem}", part=name))
+        attachment = Attachment(name=name, media_type=kind, content=content)
+        return MailContent(attachments=[attachment] if data.strip() or filename else [], warnings=warnings)
+
+
+def _split(entity: Entity, default_type: str) -> tuple[str, list[Entity]]:
+    """The boundary that the body uses and the parts between. Tries those of all headers, then looks in the body."""
+    for declared in entity.content_types:
+        boundary = declared.parameters.get("boundary", "")
+        parts = parts_of(entity, boundary, default_type) if boundary else []
+        if parts:
+            return boundary, parts
+    boundary = guess_boundary(entity)
+    return boundary, parts_of(entity, boundary, default_type) if boundary else []
+
+
+def _together(children: Sequence[MailContent]) -> MailContent:
+    content = MailContent()
+    for child in children:
+        content.extend(child)
+    return content
+
+
+def _alternative(children: Sequence[MailContent]) -> MailContent:
+    """One text of several that say the same, and what is attached to any of them.
+
+    Plain text, since it is what the author or the program wrote for readers without HTML; unless it says nothing but
+    that there is HTML.
+    """
+    told = [child for child in children if is_visible(child.text)]
+    plain = next((child for child in told if child.plain), None)
+    rich = next((child for child in reversed(told) if not child.plain), None)
+    chosen = plain or rich
+    if plain is not None and rich is not None and _is_stub(plain.text, rich.text):
+        chosen = rich
+    content = MailContent(plain=chosen.plain if chosen is not None else True)
+    for child in children:
+        if child is chosen:
+            content.fragments += child.fragments
+            content.warnings += child.warnings
+        content.attachments += child.attachments
+    return content
+
+
+def _is_stub(plain: str, rich: str) -> bool:
+    plain = plain.strip()
+    if len(plain) > _STUB_CHARACTERS or len(rich) < 2 * len(plain):
+        return False
+    return _STUB.search(plain) is not None or (len(plain) < 40 and len(rich) > 10 * len(plain))
+
+
+def _without_files(text: str, content: MailContent) -> str:
+    """The text without the files that stand uuencoded in it, which become attachments."""
+    if "\nend" not in text:
+        return text
+    kept, position = [], 0
+    for block in uuencoded_blocks(text):
+        kept.append(text[position : block.start])
+        position = block.end
+        content.attachments.append(
+            Attachment(name=decode_words(block.filename), media_type="application/octet-stream", content=block.data)
+        )
+    kept.append(text[position:])
+    return "".join(kept)
+
+
+def _unshown(entity: Entity, boundary: str) -> list[Warning]:
+    """A warning where a text stands outside the parts, unless it only says that this is MIME."""
+    before, after = preamble_and_epilogue(entity, boundary)
+    if b"MIME" in before.upper() and len(before) < 1_000:
+        before = b""
+    lost = len(before.strip()) + len(after.strip())
+    if not lost:
+        return []
+    return [_warning(f"{lost} bytes before and after the parts of the mail, which no program shows, were not taken")]
+
+
+def _filename(disposition: FieldValue, declared: FieldValue) -> str:
+    name = disposition.parameters.get("filename", "") or declared.parameters.get("name", "")
+    return clean(name.replace("\\", "/").rpartition("/")[2])[:255]
+
+
+def _warning(message: str, reason: Reason = Reason.DOCUMENT_UNREADABLE, **metadata: str) -> Warning:
+    return Warning(reason=reason, message=message, metadata={key: value for key, value in metadata.items() if value})

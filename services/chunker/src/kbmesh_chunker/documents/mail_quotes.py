@@ -1,0 +1,246 @@
+"""Which stretches of a mail's text its author quoted, and which are a signature.
+
+Only what is certain is marked: words of the author that are taken for a quote are a worse fault than a quote that is
+taken for words of the author.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kbmesh_chunker.documents.mail_phrases import (
+    ATTRIBUTIONS,
+    BEGIN_FORWARDED,
+    DISCLAIMER,
+    FIELD,
+    FIELD_KINDS,
+    LIST_FOOTER,
+    MOBILE,
+    OPENED_ATTRIBUTION,
+    SEPARATOR,
+)
+from kbmesh_chunker.documents.source import MailSection, MailSectionKind
+
+_LINE = re.compile(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
+_QUOTE_MARK = re.compile(r" ?(?:>[ \t]?)+")
+_PROMPT = re.compile(r">>> \S")
+_ESCAPED_FROM = re.compile(r">From ")
+_MAX_ATTRIBUTION_LINES = 4
+_MAX_ATTRIBUTION_CHARACTERS = 400
+
+_RULE = re.compile(r"[ \t]*(?:_{5,}|-{5,}|\*(?: ?\*){2,}|- - -)[ \t]*")
+_FOOTER_RULE = re.compile(r"[ \t]*_{20,}[ \t]*")
+_MAX_FOOTER_LINES = 10
+_MAX_LOOSE_SIGNATURE_LINES = 10
+_MAX_HEADER_LINES = 16
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _TextLine:
+    start: int
+    content: str
+    blank: bool
+
+
+def find_sections(text: str, *, quotes: bool = True) -> tuple[MailSection, ...]:
+    """The sections of a mail's text, in order, which cover it; none where it is empty.
+
+    With `quotes` false all of it is the body.
+    """
+    if not text:
+        return ()
+    if not quotes:
+        return (MailSection(kind=MailSectionKind.BODY, start=0, end=len(text)),)
+    lines = _lines(text)
+    kinds = [MailSectionKind.BODY] * len(lines)
+    _mark_quoted_lines(lines, kinds)
+    _mark_quoted_mails(lines, kinds)
+    _mark_signatures(lines, kinds)
+    return _joined(lines, kinds, len(text))
+
+
+def _lines(text: str) -> list[_TextLine]:
+    lines = []
+    for found in _LINE.finditer(text):
+        content = found.group(1)
+        if found.start() < len(text):
+            lines.append(_TextLine(start=found.start(), content=content, blank=not content.strip()))
+    return lines
+
+
+def _mark_quoted_lines(lines: Sequence[_TextLine], kinds: list[MailSectionKind]) -> None:
+    """Runs of lines that begin with `>`, with the blank lines between them and the line that says who wrote them."""
+    index = 0
+    while index < len(lines):
+        if not _is_quoted(lines[index]):
+            index += 1
+            continue
+        first = last = index
+        while index < len(lines) and (lines[index].blank or _is_quoted(lines[index])):
+            if not lines[index].blank:
+                last = index
+            index += 1
+        attribution = _attribution_start(lines, kinds, first)
+        if attribution is None and _is_no_quote(lines, first, last):
+            continue
+        for place in range(first if attribution is None else attribution, last + 1):
+            kinds[place] = MailSectionKind.QUOTE
+
+
+def _is_quoted(line: _TextLine) -> bool:
+    return _QUOTE_MARK.match(line.content) is not None
+
+
+def _is_no_quote(lines: Sequence[_TextLine], first: int, last: int) -> bool:
+    """Whether lines with `>` are something else: a session with Python, or a "From " that a mailbox escaped."""
+    told = [lines[place].content for place in range(first, last + 1) if not lines[place].blank]
+    if _PROMPT.match(told[0]) and all(line.startswith(">>>") for line in told):
+        return True
+    return len(told) == 1 and _ESCAPED_FROM.match(told[0]) is not None
+
+
+def _attribution_start(lines: Sequence[_TextLine], kinds: Sequence[MailSectionKind], quote: int) -> int | None:
+    """The line with which an attribution begins that ends above a quote; None where there is none."""
+    last = quote - 1
+    while last >= 0 and quote - last <= 3 and lines[last].blank:
+        last -= 1
+    if last < 0 or quote - last > 3 or lines[last].blank or kinds[last] is not MailSectionKind.BODY:
+        return None
+    if not lines[last].content.rstrip().rstrip("*_").endswith((":", "：")):
+        return None
+    best = None
+    joined = ""
+    for first in range(last, max(-1, last - _MAX_ATTRIBUTION_LINES), -1):
+        if lines[first].blank or kinds[first] is not MailSectionKind.BODY:
+            break
+        joined = f"{lines[first].content.strip().strip('*_')} {joined}".strip()
+        if len(joined) > _MAX_ATTRIBUTION_CHARACTERS:
+            break
+        patterns = ATTRIBUTIONS if first == last else ATTRIBUTIONS[:1]
+        if any(pattern.fullmatch(joined) for pattern in patterns) and _looks_told(joined, first == last):
+            best = first
+            if OPENED_ATTRIBUTION.fullmatch(joined):
+                break
+    return best
+
+
+def _looks_told(attribution: str, one_line: bool) -> bool:
+    """Whether a line that ends in "wrote:" tells who and when, and is no sentence of the author."""
+    if any(character.isdigit() for character in attribution) or "@" in attribution:
+        return True
+    return one_line and len(attribution.split()) <= 8
+
+
+def _mark_quoted_mails(lines: Sequence[_TextLine], kinds: list[MailSectionKind]) -> None:
+    """What follows a separator such as "-----Original Message-----" or a header within the text: all the rest."""
+    for index, line in enumerate(lines):
+        if line.blank or kinds[index] is not MailSectionKind.BODY:
+            continue
+        first: int | None = None
+        if SEPARATOR.fullmatch(line.content) or BEGIN_FORWARDED.fullmatch(line.content.strip()):
+            if _header_kinds(lines, index + 1) & {"from", "date", "subject"} or SEPARATOR.fullmatch(line.content):
+                first = index
+        elif FIELD.match(line.content) and {"from", "subject"} < _header_kinds(lines, index):
+            first = index
+        if first is None:
+            continue
+        above = first - 1
+        while above >= 0 and lines[above].blank:
+            above -= 1
+        if above >= 0 and _RULE.fullmatch(lines[above].content) and kinds[above] is MailSectionKind.BODY:
+            first = above
+        for place in range(first, len(lines)):
+            kinds[place] = MailSectionKind.QUOTE
+        return
+
+
+def _header_kinds(lines: Sequence[_TextLine], start: int) -> set[str]:
+    """Which kinds of fields the header has that stands at or just after a line; empty where none stands there."""
+    found: set[str] = set()
+    others = 0
+    begun = False
+    for place in range(start, min(len(lines), start + _MAX_HEADER_LINES)):
+        line = lines[place]
+        if line.blank:
+            if begun and len(found) >= 3:
+                break
+            others += 1
+            if others > 3:
+                break
+            continue
+        field = FIELD.match(line.content)
+        if field is not None:
+            begun, others = True, 0
+            found.add(FIELD_KINDS[field.group(1).lower()])
+        else:
+            # A long list of addresses takes several lines.
+            others += 1
+            if not begun or others > 3:
+                break
+    return found
+
+
+def _mark_signatures(lines: Sequence[_TextLine], kinds: list[MailSectionKind]) -> None:
+    """Signatures stand at the end of what an author wrote: at the end of the text, or above what is quoted."""
+    end = len(lines)
+    while end > 0:
+        if kinds[end - 1] is not MailSectionKind.BODY:
+            end -= 1
+            continue
+        start = end
+        while start > 0 and kinds[start - 1] is MailSectionKind.BODY:
+            start -= 1
+        first = _signature_start(lines, start, end)
+        for place in range(first, end):
+            kinds[place] = MailSectionKind.SIGNATURE
+        end = start
+
+
+def _signature_start(lines: Sequence[_TextLine], start: int, end: int) -> int:
+    first = end
+    for place in range(start, end):
+        content = lines[place].content
+        if content == "-- " or (content == "--" and _told(lines, place + 1, end) <= _MAX_LOOSE_SIGNATURE_LINES):
+            first = place
+            break
+    while True:
+        above = _closing_start(lines, start, first)
+        if above == first:
+            return first
+        first = above
+
+
+def _closing_start(lines: Sequence[_TextLine], start: int, end: int) -> int:
+    """Where a closing paragraph begins that no author writes anew: of a phone, a list or a lawyer; else `end`."""
+    last = end - 1
+    while last >= start and lines[last].blank:
+        last -= 1
+    if last < start:
+        return end
+    if MOBILE.fullmatch(lines[last].content.strip().strip("[]*_")):
+        return last
+    for place in range(last, max(start - 1, last - _MAX_FOOTER_LINES), -1):
+        if _FOOTER_RULE.fullmatch(lines[place].content):
+            footer = "\n".join(lines[below].content for below in range(place + 1, last + 1))
+            return place if LIST_FOOTER.search(footer) else end
+    first = last
+    while first > start and not lines[first - 1].blank and last - first < 40:
+        first -= 1
+    paragraph = "\n".join(lines[place].content for place in range(first, last + 1))
+    return first if DISCLAIMER.match(paragraph.strip()) else end
+
+
+def _told(lines: Sequence[_TextLine], start: int, end: int) -> int:
+    return sum(not lines[place].blank for place in range(start, end))
+
+
+def _joined(lines: Sequence[_TextLine], kinds: Sequence[MailSectionKind], length: int) -> tuple[MailSection, ...]:
+    """The sections; blank lines go with what is before them."""
+    starts: list[tuple[int, MailSectionKind]] = []
+    for line, kind in zip(lines, kinds, strict=True):
+        if line.blank and starts:
+            continue
+        if not starts or starts[-1][1] is not kind:
+            starts.append((line.start if starts else 0, kind))
+    ends = [start for start, _ in starts[1:]] + [length]
+    return tuple(MailSection(kind=kind, start=start, end=end) for (start, kind), end in zip(starts, ends, strict=True))

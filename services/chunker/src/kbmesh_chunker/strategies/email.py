@@ -1,0 +1,148 @@
+"""EMAIL: whole mails, or their parts."""
+
+import re
+from collections.abc import Sequence
+
+from kbmesh_rpc.errors import InvalidField
+
+from kbmesh_chunker.blank import next_start, substance_end, trim_end
+from kbmesh_chunker.breaks import PARTING, Breaks
+from kbmesh_chunker.config import CHARACTER_SIZES, MAX_SIZE, Options, Sizes, Strategy
+from kbmesh_chunker.context import Context
+from kbmesh_chunker.documents.source import Grammar, MailLayout, MailSection, MailSectionKind
+from kbmesh_chunker.mail_labels import sections_within
+from kbmesh_chunker.piece import Piece
+from kbmesh_chunker.strategies.port import Work
+from kbmesh_chunker.strategies.semantic import paragraph_breaks
+
+WHOLE_BELOW = 2000
+"""Characters. The default goes down with a smaller size: no mail that stays whole for it is over the size plus the
+minimum. Any other value is taken as it is."""
+_NEXT_QUOTE = PARTING - 1
+_NEXT_PARAGRAPH = 2
+_QUOTED_BLANK = re.compile(r"^[ \t]*>[> \t]*(?:\r\n|\r|\n)", re.MULTILINE)
+
+
+class Email:
+    """Whole mails; long ones by what their author wrote, what is quoted and how they are signed."""
+
+    strategy = Strategy.EMAIL
+    description = "Short mails whole, long ones by paragraphs; quotes and signatures are labelled, never left out."
+    sizes: Sizes = CHARACTER_SIZES
+    needs_embedder = False
+    grammars = frozenset({Grammar.MAIL})
+
+    def options(self, given: Options, path: str) -> Options:
+        whole_below = given.get("whole_below", WHOLE_BELOW)
+        if not isinstance(whole_below, int) or not 0 <= whole_below <= MAX_SIZE:
+            raise InvalidField(f"{path}.whole_below", f"must be 0 to {MAX_SIZE}, is {whole_below}")
+        return {"whole_below": whole_below, "exclude_quotes": bool(given.get("exclude_quotes", False))}
+
+    async def cut(self, work: Work) -> Sequence[Piece]:
+        return await work.aside(cut_email, work)
+
+
+def cut_email(work: Work) -> list[Piece]:
+    """All of a mail's text."""
+    text = work.document.text
+    layout = _layout(work)
+    context = work.context()
+    if _stays_whole(work, context):
+        end = trim_end(text, 0, len(text))
+        spans = [(next_start(text, 0, end), end)]
+    else:
+        cutter = work.cutter(_breaks(work, layout))
+        spans = [span for start, end in _stretches(work, layout) for span in cutter.cut(start, end, context.at)]
+    return [
+        Piece(
+            start=start,
+            end=end,
+            type=kind,
+            context=context.text,
+            left_out=_left_out(layout, start, end) if work.options["exclude_quotes"] else (),
+        )
+        for (start, end), kind in zip(spans, _types(layout, spans), strict=True)
+    ]
+
+
+def _layout(work: Work) -> MailLayout:
+    layout = work.document.layout
+    if isinstance(layout, MailLayout):
+        return layout
+    return MailLayout(sections=(MailSection(kind=MailSectionKind.BODY, start=0, end=len(work.document.text)),))
+
+
+def _stays_whole(work: Work, context: Context) -> bool:
+    length, whole_below = len(work.document.text), int(work.options["whole_below"])
+    if length >= whole_below:
+        return False
+    if whole_below == WHOLE_BELOW and work.measure.length(0, length) > work.limits.size + work.limits.minimum:
+        return False
+    return work.cap is None or work.cap.measure.length(0, length) + context.tokens <= work.cap.tokens
+
+
+def _stretches(work: Work, layout: MailLayout) -> list[tuple[int, int]]:
+    """What is cut apart: what the author wrote from what is quoted, unless the quote is tiny and answered below.
+
+    A short signature goes with what it signs, and what is only punctuation with what is before it.
+    """
+    stretches: list[list[MailSection]] = []
+    for section in layout.sections:
+        if stretches and (_goes_with(work, stretches[-1][-1], section) or not _says(work, stretches[-1])):
+            stretches[-1].append(section)
+        else:
+            stretches.append([section])
+    if len(stretches) > 1 and not _says(work, stretches[-1]):
+        stretches[-2] += stretches.pop()
+    return [(sections[0].start, sections[-1].end) for sections in stretches]
+
+
+def _goes_with(work: Work, above: MailSection, section: MailSection) -> bool:
+    quote, signature = MailSectionKind.QUOTE, MailSectionKind.SIGNATURE
+    if section.kind is signature:
+        return above.kind is not quote and _is_tiny(work, section)
+    return (section.kind is quote and _is_tiny(work, section)) or (above.kind is quote and _is_tiny(work, above))
+
+
+def _is_tiny(work: Work, section: MailSection) -> bool:
+    return work.measure.length(section.start, section.end) < work.limits.minimum
+
+
+def _says(work: Work, sections: Sequence[MailSection]) -> bool:
+    return substance_end(work.document.text, sections[0].start, sections[-1].end) is not None
+
+
+def _breaks(work: Work, layout: MailLayout) -> Breaks:
+    """Between paragraphs, also quoted ones, and before a quote; a short quote is held to the answer below it."""
+    breaks = [(found.end(), _NEXT_PARAGRAPH) for found in _QUOTED_BLANK.finditer(work.document.text)]
+    seals = []
+    for section, following in zip(layout.sections, (*layout.sections[1:], None), strict=True):
+        if section.kind is MailSectionKind.QUOTE:
+            breaks.append((section.start, _NEXT_QUOTE))
+            if following is not None and following.kind is MailSectionKind.BODY and _is_tiny(work, section):
+                seals.append((section.start, following.start))
+    return paragraph_breaks(work.document.text, 1, breaks=breaks, seals=seals)
+
+
+def _types(layout: MailLayout, spans: Sequence[tuple[int, int]]) -> list[str]:
+    if len(spans) == 1:
+        return ["complete_email"]
+    kinds = [{section.kind for section in sections_within(layout, start, end)} for start, end in spans]
+    own = [place for place, found in enumerate(kinds) if MailSectionKind.BODY in found]
+    types = []
+    for place, found in enumerate(kinds):
+        if place not in own[:1] + own[-1:] and MailSectionKind.BODY in found:
+            types.append("email_body")
+        elif MailSectionKind.BODY in found:
+            types.append("email_start" if place == own[0] else "email_end")
+        else:
+            types.append("email_signature" if found == {MailSectionKind.SIGNATURE} else "email_quote")
+    return types
+
+
+def _left_out(layout: MailLayout, start: int, end: int) -> tuple[tuple[int, int], ...]:
+    return tuple(
+        (section.start, section.end)
+        for section in sections_within(layout, start, end)
+        if section.kind is not MailSectionKind.BODY
+    )
