@@ -99,3 +99,8 @@ def check_text(text: str, media_type: str) -> None:
 
 def _warning(message: str, encoding: str) -> Warning:
     return Warning(reason=Reason.DOCUMENT_UNREADABLE, message=message, metadata={"encoding": encoding})
+
+
+def decode_html(data: bytes, *, charset: str, media_type: str) -> Decoded:
+    """For now as any text."""
+    return decode(data, charset=charset, media_type=media_type)

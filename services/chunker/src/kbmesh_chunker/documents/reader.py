@@ -12,10 +12,12 @@ from kbmesh_chunker.blank import is_visible
 from kbmesh_chunker.documents.archive import ZIP
 from kbmesh_chunker.documents.decoding import check_text, decode
 from kbmesh_chunker.documents.front_matter import read_front_matter
+from kbmesh_chunker.documents.html import XHTML, read_html
 from kbmesh_chunker.documents.mail import read_mail, read_pasted_mail
 from kbmesh_chunker.documents.mailbox import read_mailbox
 from kbmesh_chunker.documents.markdown import first_heading
 from kbmesh_chunker.documents.media_type import (
+    HTML,
     JSON,
     JSON_LINES,
     MAIL,
@@ -60,7 +62,7 @@ def _read_pdf(source: SourceDocument, reading: Reading) -> Sequence[TextDocument
 
 BINARY_READERS: Mapping[str, Reader] = {"application/pdf": _read_pdf, ZIP: read_slack_archive}
 """By media type; `source.content` is bytes."""
-TEXT_READERS: Mapping[str, Reader] = {MAIL: read_mail, MBOX: read_mailbox}
+TEXT_READERS: Mapping[str, Reader] = {MAIL: read_mail, MBOX: read_mailbox, HTML: read_html, XHTML: read_html}
 """By media type, those of types that are text with a structure of their own: mail, HTML. `source.content` is str where
 the caller sent text, and bytes where a file was sent: such types say themselves how they are encoded."""
 GRAMMAR_READERS: Mapping[Grammar, Reader] = {Grammar.MAIL: read_pasted_mail, Grammar.SLACK: read_slack_text}
@@ -151,7 +153,10 @@ def read_documents(source: SourceDocument, reading: Reading) -> Sequence[TextDoc
         reader = read_slack_json
     elif reader is None and source.grammar is not None and not is_code(media_type):
         reader = GRAMMAR_READERS.get(source.grammar)
-    documents = reader(replace(source, content=text, media_type=media_type), reading) if reader is not None else ()
+    # Such types say themselves how they are encoded; what was decoded here is a guess.
+    content = source.content if media_type in TEXT_READERS else text
+    warnings = () if content is not text else warnings
+    documents = reader(replace(source, content=content, media_type=media_type), reading) if reader is not None else ()
     if documents:
         first = documents[0]
         return (replace(first, warnings=(*warnings, *first.warnings)), *documents[1:])
