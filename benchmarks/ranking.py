@@ -1,0 +1,107 @@
+"""Ranking passages as a knowledge base would: by vectors, by words and by both."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from math import log
+from pathlib import Path
+from uuid import UUID
+
+import numpy as np
+from kbmesh_chunker.token_counter import TokenCount, TokenCounts
+from kbmesh_onnx.padding import pad
+from kbmesh_onnx.pull import pull_model
+from kbmesh_onnx.session import ModelSession
+from kbmesh_onnx.tokenizer import ModelTokenizer
+from kbmesh_retriever.keywords.analyser import encode_document, encode_query
+from kbmesh_retriever.retrieve.fusion import Entry, reciprocal_rank_fusion
+from numpy.typing import NDArray
+
+MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+LIST_LENGTH = 20
+"""Hits that a knowledge base is asked for in each list."""
+_BATCH_TEXTS = 32
+
+Floats = NDArray[np.float32]
+Ranking = list[int]
+"""Places of the passages, best first, LIST_LENGTH at most."""
+
+
+class Encoder:
+    """An embedding model in process. Counts tokens for the chunker, as the embedder does."""
+
+    def __init__(self, models_folder: Path, *, model: str = MODEL) -> None:
+        """Exports the model into `models_folder` unless it is there. Raises PullError or ExportError."""
+        self.card = pull_model(model, models_folder)
+        folder = models_folder / self.card.name
+        self._tokenizer = ModelTokenizer.load(folder, self.card)
+        self._session = ModelSession.open(folder, self.card)
+        self._known: dict[str, Floats] = {}
+
+    def close(self) -> None:
+        """Frees the model."""
+        self._session.close()
+
+    async def count(self, texts: Sequence[str], *, model: str, offsets: bool) -> TokenCounts:
+        """What TokenCounter asks for. There is one model, whatever `model` is."""
+        counts = []
+        for text, tokens in zip(texts, self._tokenizer.count(texts, self.card.document_prefix), strict=True):
+            starts, ends = self._tokenizer.offsets(text) if offsets else (np.array([]), np.array([]))
+            counts.append(TokenCount(tokens=tokens, starts=starts.tolist(), ends=ends.tolist()))
+        return TokenCounts(counts=counts, max_tokens=self.card.max_tokens, model_fingerprint=self.card.fingerprint)
+
+    def embed(self, texts: Sequence[str], *, query: bool, progress: Callable[[str], None]) -> Floats:
+        """(n, dimension) float32, unit length. What was embedded before is not embedded again."""
+        prefix = self.card.query_prefix if query else self.card.document_prefix
+        fresh = sorted({prefix + text for text in texts} - self._known.keys(), key=lambda text: (len(text), text))
+        for start in range(0, len(fresh), _BATCH_TEXTS):
+            batch = fresh[start : start + _BATCH_TEXTS]
+            rows = self._tokenizer.encode(batch, max_tokens=self.card.max_tokens)
+            vectors = self._session.run(*pad(rows), outputs=("embeddings",))[0]
+            self._known.update(zip(batch, vectors, strict=True))
+            if start // _BATCH_TEXTS % 20 == 0:
+                progress(f"embedding {start} of {len(fresh)} texts")
+        return np.stack([self._known[prefix + text] for text in texts])
+
+    def tokens(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text as the model reads them."""
+        return self._tokenizer.count(texts, self.card.document_prefix)
+
+
+def rank_by_vectors(passages: Floats, queries: Floats) -> list[Ranking]:
+    """By cosine. Passages whose vector is zero are not embedded and not found."""
+    embedded = np.flatnonzero(passages.any(axis=1))
+    scores = queries @ passages[embedded].T
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :LIST_LENGTH]
+    return [[int(place) for place in embedded[row]] for row in order]
+
+
+def rank_by_words(passages: Sequence[str], queries: Sequence[str]) -> list[Ranking]:
+    """By BM25, with the retriever's analyser and the store's inverse document frequency."""
+    postings: dict[int, list[tuple[int, float]]] = {}
+    for place, passage in enumerate(passages):
+        vector = encode_document(passage)
+        for term, value in zip(vector.indices, vector.values, strict=True):
+            postings.setdefault(term, []).append((place, value))
+    rankings = []
+    for query in queries:
+        scores: dict[int, float] = defaultdict(float)
+        vector = encode_query(query)
+        for term, weight in zip(vector.indices, vector.values, strict=True):
+            holding = postings.get(term, [])
+            rarity = log(1 + (len(passages) - len(holding) + 0.5) / (len(holding) + 0.5))
+            for place, value in holding:
+                scores[place] += weight * value * rarity
+        rankings.append(sorted(scores, key=lambda place: (-scores[place], place))[:LIST_LENGTH])
+    return rankings
+
+
+def fuse(by_words: Sequence[Ranking], by_vectors: Sequence[Ranking]) -> list[Ranking]:
+    """Both lists of each query by reciprocal rank fusion, as the retriever fuses those of a knowledge base."""
+    return [
+        [fused.key.int for fused in reciprocal_rank_fusion([_entries(words), _entries(vectors)])][:LIST_LENGTH]
+        for words, vectors in zip(by_words, by_vectors, strict=True)
+    ]
+
+
+def _entries(ranking: Ranking) -> list[Entry]:
+    return [Entry(key=UUID(int=place), score=-rank) for rank, place in enumerate(ranking)]
