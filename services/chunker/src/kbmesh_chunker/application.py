@@ -9,25 +9,41 @@ from kbmesh_rpc.server import Registration
 
 from kbmesh_chunker.chunking import Chunker
 from kbmesh_chunker.documents.reading import ReadingLimits
-from kbmesh_chunker.embedder import EmbedderTokenCounter
+from kbmesh_chunker.embedder import EmbedderClient
+from kbmesh_chunker.language_model import ChatModel
 from kbmesh_chunker.servicer import ChunkerServicer
 from kbmesh_chunker.settings import ChunkerSettings
+from kbmesh_chunker.strategies.port import Models
 
 SERVICE = "kbmesh.chunker.v1.ChunkerService"
 
 
 class ChunkerApplication:
-    """The chunker's process: a pool of threads that cut, and the embedder that counts."""
+    """The chunker's process: a pool of threads that cut, and the models that are asked."""
 
     def __init__(self, settings: ChunkerSettings) -> None:
         self._executor = ThreadPoolExecutor(settings.worker_threads, thread_name_prefix="chunk")
-        self._counter: EmbedderTokenCounter | None = None
+        self._embedder: EmbedderClient | None = None
         if settings.embedder_address:
-            self._counter = EmbedderTokenCounter.connect(
+            self._embedder = EmbedderClient.connect(
                 settings.embedder_address, max_message_bytes=settings.max_message_bytes
             )
+        self._language_model: ChatModel | None = None
+        if settings.llm_url:
+            self._language_model = ChatModel(
+                base_url=settings.llm_url,
+                model=settings.llm_model,
+                api_key=settings.llm_api_key.get_secret_value(),
+                timeout_seconds=settings.llm_timeout_seconds,
+                concurrency=settings.llm_concurrency,
+            )
         limits = ReadingLimits(max_document_bytes=settings.max_document_bytes)
-        chunker = Chunker(limits=limits, counter=self._counter, executor=self._executor)
+        chunker = Chunker(
+            limits=limits,
+            counter=self._embedder,
+            executor=self._executor,
+            models=Models(embedder=self._embedder, language_model=self._language_model),
+        )
         self._servicer = ChunkerServicer(chunker, max_message_bytes=settings.max_message_bytes)
 
     @classmethod
@@ -47,7 +63,9 @@ class ChunkerApplication:
         """Nothing to load: the first document costs what the others do."""
 
     async def close(self) -> None:
-        """Ends the threads and the connection."""
-        if self._counter is not None:
-            await self._counter.close()
+        """Ends the threads and the connections."""
+        if self._embedder is not None:
+            await self._embedder.close()
+        if self._language_model is not None:
+            await self._language_model.close()
         self._executor.shutdown(wait=False, cancel_futures=True)

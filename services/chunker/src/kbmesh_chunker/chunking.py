@@ -11,7 +11,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from kbmesh_rpc.deadline import Deadline
-from kbmesh_rpc.errors import Cancelled, DeadlineExceeded, InvalidField, KbmeshError, Reason
+from kbmesh_rpc.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    FeatureUnsupported,
+    InvalidField,
+    KbmeshError,
+    Reason,
+)
 
 from kbmesh_chunker.config import (
     ChunkingConfig,
@@ -40,7 +47,7 @@ from kbmesh_chunker.measure import BoundedTokenMeasure, CharacterMeasure, Measur
 from kbmesh_chunker.piece import Chunk, Piece, embedded_text
 from kbmesh_chunker.spans import byte_offsets
 from kbmesh_chunker.strategies.auto import choose
-from kbmesh_chunker.strategies.port import Work
+from kbmesh_chunker.strategies.port import Models, StrategyPort, Work
 from kbmesh_chunker.strategies.registry import find
 from kbmesh_chunker.token_counter import ModelTokens, TokenCounter, measure_tokens
 from kbmesh_chunker.token_limit import CountedPiece, fit
@@ -118,12 +125,14 @@ class Chunker:
         counter: TokenCounter | None,
         executor: Executor,
         reader: DocumentReader | None = None,
+        models: Models | None = None,
     ) -> None:
         """`executor` runs what takes the processor for long. Without a `reader` it also reads the documents."""
         self.limits = limits
         self._counter = counter
         self._executor = executor
         self._reader = reader
+        self._models = models or Models()
 
     def check(self, request: ConfigRequest, *, path: str = "config") -> None:
         """Raises InvalidField or FeatureUnsupported where the configuration is wrong, whatever the document."""
@@ -134,6 +143,7 @@ class Chunker:
         if port is not None:
             resolve_limits(request, characters=port.sizes, path=path)
             port.options(request.options, f"{path}.{port.strategy}")
+            self._check_models(port, path)
         elif request.options_of is not None:
             find(request.options_of).options(request.options, f"{path}.{request.options_of}")
 
@@ -169,6 +179,7 @@ class Chunker:
                 cut[0].config,
                 model_fingerprint=tokens.model_fingerprint if tokens else "",
                 max_tokens=tokens.max_tokens if tokens else 0,
+                made_with=cut[0].made_with,
             ),
             text_sha256=text_sha256,
             warnings=warnings,
@@ -191,12 +202,39 @@ class Chunker:
         config, reason = _resolve(request, document, path)
         self._check_repetition(config, document, path)
         tokens = await self._measure(config, document)
-        work = _work(document, config, tokens, progress, self._aside, warnings.append)
+        made_with: dict[str, str] = {}
+        work = replace(
+            _work(document, config, tokens, progress, self._aside, warnings.append),
+            models=self._models,
+            embedding_model=config.embedding_model,
+            deadline=progress.deadline,
+            made_with=made_with.__setitem__,
+        )
         pieces = await find(config.strategy).cut(work)
         counted, count_warnings = await self._count(config, document, pieces, tokens, progress)
         warnings.extend(count_warnings)
         most = tokens.max_tokens if tokens is not None and work.cap is not None else None
-        return _CutPart(config=config, reason=reason, work=work, pieces=counted, tokens=tokens, max_tokens=most)
+        return _CutPart(
+            config=config,
+            reason=reason,
+            work=work,
+            pieces=counted,
+            tokens=tokens,
+            max_tokens=most,
+            made_with=made_with,
+        )
+
+    def _check_models(self, port: StrategyPort, path: str) -> None:
+        if port.needs_embedder and self._models.embedder is None:
+            raise InvalidField(
+                f"{path}.strategy", f"{port.strategy.upper()} needs an embedder, and this chunker is connected to none"
+            )
+        if not self.serves(port.strategy):
+            raise FeatureUnsupported(f"STRATEGY_{port.strategy.name}")
+
+    def serves(self, strategy: Strategy) -> bool:
+        """Whether this server has what a strategy needs, an embedder apart: ListStrategies tells who needs that."""
+        return strategy is not Strategy.PROPOSITION or self._models.language_model is not None
 
     def _check_repetition(self, config: ChunkingConfig, document: TextDocument, path: str) -> None:
         limits = config.limits
@@ -261,6 +299,7 @@ class _CutPart:
     pieces: Sequence[CountedPiece | Piece]
     tokens: ModelTokens | None
     max_tokens: int | None
+    made_with: Mapping[str, str]
 
 
 _WISHES = {Strategy.EMAIL: Grammar.MAIL, Strategy.SLACK: Grammar.SLACK, Strategy.CODE: Grammar.CODE}

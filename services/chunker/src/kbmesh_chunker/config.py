@@ -133,8 +133,15 @@ def check_model(request: ConfigRequest, *, can_count: bool, path: str = "config"
         )
 
 
-def fingerprint(config: ChunkingConfig, *, model_fingerprint: str = "", max_tokens: int = 0) -> str:
-    """SHA-256 (hex) of all that decides how a text is cut: configuration, chunker's version and model's tokens."""
+def fingerprint(
+    config: ChunkingConfig,
+    *,
+    model_fingerprint: str = "",
+    max_tokens: int = 0,
+    made_with: Mapping[str, str] | None = None,
+) -> str:
+    """SHA-256 (hex) of all that decides how a text is cut: configuration, chunker's version, model's tokens, and what
+    else the strategy was made with."""
     decisive = {
         "version": CHUNKER_VERSION,
         "strategy": config.strategy,
@@ -147,5 +154,6 @@ def fingerprint(config: ChunkingConfig, *, model_fingerprint: str = "", max_toke
         "options": dict(config.options),
         "model_fingerprint": model_fingerprint if config.counts_tokens else "",
         "max_tokens": max_tokens if config.counts_tokens else 0,
+        **({"made_with": dict(made_with)} if made_with else {}),
     }
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()

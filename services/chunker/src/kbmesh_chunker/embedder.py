@@ -1,4 +1,4 @@
-"""The embedder service as a counter of tokens."""
+"""The embedder service as a counter of tokens, and as what embeds sentences."""
 
 from collections.abc import Sequence
 
@@ -6,23 +6,24 @@ import grpc
 from kbmesh.embedder.v1 import embedder_pb2, embedder_pb2_grpc
 from kbmesh_rpc.channel import open_channel
 from kbmesh_rpc.errors import DependencyInvalidResponse
-from kbmesh_rpc.status import from_rpc_error
+from kbmesh_rpc.status import from_item_error, from_rpc_error
 
+from kbmesh_chunker.sentence_embedder import EMBEDDER, SentenceVectors, to_floats
 from kbmesh_chunker.token_counter import TokenCount, TokenCounts
 
-EMBEDDER = "embedder"
+_FLOAT32 = (embedder_pb2.ENCODING_UNSPECIFIED, embedder_pb2.ENCODING_FLOAT32)
 
 
-class EmbedderTokenCounter:
-    """Counts tokens by EmbedderService.CountTokens."""
+class EmbedderClient:
+    """Counts tokens by EmbedderService.CountTokens, and embeds sentences by EmbedderService.Embed."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._channel = channel
         self._stub: embedder_pb2_grpc.EmbedderServiceAsyncStub = embedder_pb2_grpc.EmbedderServiceStub(channel)
 
     @classmethod
-    def connect(cls, address: str, *, max_message_bytes: int) -> "EmbedderTokenCounter":
-        """A counter at `address`. Connects with the first call."""
+    def connect(cls, address: str, *, max_message_bytes: int) -> "EmbedderClient":
+        """A client of the embedder at `address`. Connects with the first call."""
         return cls(open_channel(address, max_message_bytes=max_message_bytes))
 
     async def count(self, texts: Sequence[str], *, model: str, offsets: bool) -> TokenCounts:
@@ -46,6 +47,38 @@ class EmbedderTokenCounter:
         return TokenCounts(
             counts=[TokenCount(tokens=count.tokens, starts=count.starts, ends=count.ends) for count in response.counts],
             max_tokens=response.max_tokens,
+            model_fingerprint=response.model_fingerprint,
+        )
+
+    async def embed(self, texts: Sequence[str], *, model: str) -> SentenceVectors:
+        """See SentenceEmbedder. Waits in the lane of bulk work."""
+        request = embedder_pb2.EmbedRequest(
+            model=model,
+            texts=texts,
+            input_type=embedder_pb2.INPUT_TYPE_DOCUMENT,
+            truncation=embedder_pb2.TRUNCATION_END,
+            priority=embedder_pb2.PRIORITY_BULK,
+            encoding=embedder_pb2.ENCODING_FLOAT32,
+        )
+        try:
+            response = await self._stub.Embed(request)
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc_error(error, dependency=EMBEDDER) from error
+        for receipt in response.receipts:
+            if receipt.HasField("error"):
+                raise from_item_error(receipt.error, dependency=EMBEDDER)
+        batch = response.vectors
+        if batch.count != len(texts):
+            raise DependencyInvalidResponse(EMBEDDER, f"{batch.count} vectors came back for {len(texts)} sentences")
+        if batch.encoding not in _FLOAT32 or len(batch.data) != 4 * batch.count * batch.dimension:
+            raise DependencyInvalidResponse(
+                EMBEDDER,
+                f"{batch.count} vectors of {batch.dimension} numbers came back in {len(batch.data)} bytes,"
+                f" in the form {batch.encoding}",
+            )
+        numbers, width = to_floats(batch.data), batch.dimension
+        return SentenceVectors(
+            vectors=[numbers[place * width : (place + 1) * width] for place in range(batch.count)],
             model_fingerprint=response.model_fingerprint,
         )
 

@@ -73,6 +73,7 @@ class ChunkerServicer(chunker_pb2_grpc.ChunkerServiceServicer):
                         needs_embedder=port.needs_embedder,
                     )
                     for port in STRATEGIES.values()
+                    if self._chunker.serves(port.strategy)
                 ),
             ],
             chunker_version=CHUNKER_VERSION,

@@ -5,13 +5,17 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Protocol, TypeVar
 
+from kbmesh_rpc.deadline import Deadline
+
 from kbmesh_chunker.breaks import NO_BREAKS, Breaks
 from kbmesh_chunker.config import Options, Sizes, SizeUnit, Strategy
 from kbmesh_chunker.context import Context, Room, fit_lines
 from kbmesh_chunker.cutter import Cutter, Limits, TokenCap
 from kbmesh_chunker.documents.source import Grammar, TextDocument, Warning  # noqa: A004 - the contract's name
+from kbmesh_chunker.language_model import LanguageModel
 from kbmesh_chunker.measure import BoundedTokenMeasure, Measure, TokenMeasure
 from kbmesh_chunker.piece import Piece
+from kbmesh_chunker.sentence_embedder import SentenceEmbedder
 
 T = TypeVar("T")
 
@@ -23,6 +27,18 @@ class Aside(Protocol):
 
     def __call__(self, function: Callable[..., T], *arguments: Any) -> Awaitable[T]:
         """Gives what `function` gives, or raises what it raises."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Models:
+    """What strategies may ask. None where this server has none: what needs it is then refused beforehand."""
+
+    embedder: SentenceEmbedder | None = None
+    language_model: LanguageModel | None = None
+
+
+def _untold(_name: str, _value: str) -> None:
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +58,13 @@ class Work:
     aside: Aside
     warn: Callable[[Warning], None]
     """Adds a warning to the summary of the document."""
+    models: Models = Models()
+    embedding_model: str = ""
+    """The model that the caller named; empty where it named none."""
+    deadline: Deadline | None = None
+    made_with: Callable[[str, str], None] = _untold
+    """Tells what else the pieces depend on, by name and value, such as a model's fingerprint: documents that were cut
+    with another one have another fingerprint of their own."""
 
     @property
     def room(self) -> Room:
