@@ -12,9 +12,9 @@ CHOICES = {
     "opentelemetry-demo-readme.md": (Strategy.DOCUMENT, SourceType.FILE),
     "nvidia-rag-python-client.md": (Strategy.DOCUMENT, SourceType.FILE),
     "us-declaration.txt": (Strategy.SEMANTIC, SourceType.FILE),
-    "currency-server.js": (Strategy.FIXED, SourceType.CODE),
-    "tracer_common.h": (Strategy.FIXED, SourceType.CODE),
-    "slack-2016-02-07.json": (Strategy.FIXED, SourceType.SLACK),
+    "currency-server.js": (Strategy.CODE, SourceType.CODE),
+    "tracer_common.h": (Strategy.CODE, SourceType.CODE),
+    "slack-2016-02-07.json": (Strategy.SLACK, SourceType.SLACK),
 }
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from kbmesh_rpc.errors import FeatureUnsupported
 
 from kbmesh_chunker.config import Strategy
+from kbmesh_chunker.strategies.code import Code
 from kbmesh_chunker.strategies.document import Document
 from kbmesh_chunker.strategies.email import Email
 from kbmesh_chunker.strategies.fixed import Fixed
@@ -12,7 +13,7 @@ from kbmesh_chunker.strategies.port import StrategyPort
 from kbmesh_chunker.strategies.semantic import Semantic
 from kbmesh_chunker.strategies.slack import Slack
 
-_ALL: tuple[StrategyPort, ...] = (Fixed(), Semantic(), Document(), Email(), Slack())
+_ALL: tuple[StrategyPort, ...] = (Fixed(), Semantic(), Document(), Code(), Email(), Slack())
 
 STRATEGIES: Mapping[Strategy, StrategyPort] = {port.strategy: port for port in _ALL}
 
