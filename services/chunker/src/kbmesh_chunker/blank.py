@@ -15,6 +15,7 @@ MAX_INDENT = 32
 """White space before the first line of a chunk is kept up to this width: in code and nested lists it has a meaning."""
 
 _NEAR = 64
+_LOWEST_MARK = "\u0300"
 _BLANK = re.compile(r"\s*")
 _VISIBLE = regex.compile(r"[^\s\p{Z}\p{Cc}\p{Cf}]")
 _SUBSTANCE = regex.compile(r"[\p{L}\p{N}\p{M}\p{So}\p{Sc}\p{Co}\p{Cn}]")
@@ -42,8 +43,12 @@ def last_substance(text: str, start: int, end: int) -> int | None:
 
 def skip_blank(text: str, position: int, end: int) -> int:
     """The first position at or after the boundary `position` that is not white space; `end` where all is."""
-    if position < end and not text[position].isspace():
+    if position >= end:
+        return end
+    if not text[position].isspace():
         return position
+    if position + 1 < end and text[position] < _LOWEST_MARK and "!" <= text[position + 1] < "\x7f":
+        return position + 1
     found = _BLANK.match(text, position, end)
     first = found.end() if found else position
     if first >= end:
@@ -54,9 +59,16 @@ def skip_blank(text: str, position: int, end: int) -> int:
 
 def next_start(text: str, position: int, end: int) -> int:
     """Like `skip_blank`, but keeps the indentation of the line that it finds."""
+    if position >= end:
+        return end
+    if position > 0 and not text[position].isspace():
+        return position
     first = skip_blank(text, position, end)
     if first >= end:
         return end
+    if first == position + 1 and position > 0:
+        # One character of white space is a line's end or no indentation, unless a line began before it.
+        return position if text[position - 1] == "\n" and text[position] != "\n" else first
     line = text.rfind("\n", max(0, position - 1), first) + 1
     at_line_start = line > 0 or first - position == first
     line = max(line, position)

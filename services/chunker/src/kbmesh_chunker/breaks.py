@@ -43,14 +43,23 @@ class Breaks:
                 self._seal_ends.append(last)
         self._solid_starts = array("Q", (first for first, _ in solids))
         self._solid_ends = array("Q", (last for _, last in solids))
+        self.sealing = bool(self._seal_starts)
+        """Whether there is a seal at all."""
+        free = bytearray(self._strengths)
+        for first, last in zip(self._seal_starts, self._seal_ends, strict=True):
+            low, high = bisect_right(self._positions, first), bisect_right(self._positions, last)
+            free[low:high] = bytes(high - low)
+        self._free = bytes(free)
+        """Strength of each break, 0 where a seal forbids it."""
 
     def strongest(self, lowest: int, highest: int) -> int | None:
         """The last of the strongest breaks within [lowest, highest] that no seal forbids."""
-        best, best_strength = None, 0
-        for index in range(bisect_right(self._positions, highest) - 1, bisect_left(self._positions, lowest) - 1, -1):
-            if self._strengths[index] > best_strength and not self.sealed(self._positions[index]):
-                best, best_strength = self._positions[index], self._strengths[index]
-        return best
+        last = bisect_right(self._positions, highest)
+        if last == 0 or self._positions[last - 1] < lowest:
+            return None
+        free = self._free[bisect_left(self._positions, lowest, 0, last) : last]
+        best = max(free)
+        return self._positions[last - len(free) + free.rindex(best)] if best else None
 
     def first(self, lowest: int, highest: int) -> int | None:
         """The first break within [lowest, highest] that no seal forbids."""
@@ -58,7 +67,7 @@ class Breaks:
             position = self._positions[index]
             if position > highest:
                 return None
-            if not self.sealed(position):
+            if self._free[index]:
                 return position
         return None
 
@@ -69,10 +78,12 @@ class Breaks:
 
     def sealed(self, position: int) -> bool:
         """Whether a seal forbids a cut at `position`."""
-        return self.seal_start(position) < position
+        return self.sealing and self.seal_start(position) < position
 
     def seal_start(self, position: int) -> int:
         """The start of the seal that forbids `position`, where a cut is allowed; `position` where none forbids it."""
+        if not self.sealing:
+            return position
         index = bisect_left(self._seal_starts, position) - 1
         if index >= 0 and position <= self._seal_ends[index]:
             return self._seal_starts[index]

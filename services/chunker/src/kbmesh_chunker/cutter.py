@@ -188,24 +188,23 @@ class Cutter:
 
     def _choose(self, window: _Window) -> int:
         """Where the window is cut: within its limit, or a little after it for the sake of a stub."""
-        start, limit = window.start, window.limit
+        start, fresh, visible, limit, stretch, capped = window
+        text, breaks = self.text, self.breaks
         lowest = self.measure.furthest(start, self.limits.minimum)
-        if window.capped:
+        if capped:
             lowest = min(lowest, start + (limit - start) // 3)
-        if start < window.fresh:
+        if start < fresh:
             # A window must bring news: else a long overlap would give a chunk for every break in it.
-            lowest = max(lowest, window.fresh + (limit - window.fresh) // 2)
-        lowest = max(lowest, window.visible + 1, substance_end(self.text, window.visible, limit) or 0)
-        lowest = min(lowest, limit)
-        structural = self.breaks.strongest(lowest, limit)
-        if structural is not None and graphemes.is_boundary(self.text, structural, window.visible):
+            lowest = max(lowest, fresh + (limit - fresh) // 2)
+        lowest = min(max(lowest, substance_end(text, visible, limit) or visible + 1), limit)
+        structural = breaks.strongest(lowest, limit)
+        if structural is not None and graphemes.is_boundary(text, structural, visible):
             return structural
-        if window.stretch > limit and self.breaks.any_within(window.visible + 1, lowest - 1):
-            whole = self.breaks.first(limit + 1, window.stretch)
-            if whole is not None and graphemes.is_boundary(self.text, whole, limit):
+        if stretch > limit and breaks.any_within(visible + 1, lowest - 1):
+            whole = breaks.first(limit + 1, stretch)
+            if whole is not None and graphemes.is_boundary(text, whole, limit):
                 return whole
-        preferred = max(lowest, start + (limit - start) // 2)
-        prose = self._choose_in_prose(window.visible, lowest, preferred, limit)
+        prose = self._choose_in_prose(visible, lowest, max(lowest, start + (limit - start) // 2), limit)
         return limit if prose is None else prose
 
     def _choose_in_prose(self, known: int, lowest: int, preferred: int, limit: int) -> int | None:
@@ -214,11 +213,12 @@ class Cutter:
         None where a word would have to be cut.
         """
         text, sealed = self.text, self.breaks.sealed
-        seal = self.breaks.seal_start(limit)
-        if lowest <= seal < limit and graphemes.is_boundary(text, seal, known):
-            return seal
-        if seal < lowest:
-            sealed = NO_BREAKS.sealed
+        if self.breaks.sealing:
+            seal = self.breaks.seal_start(limit)
+            if lowest <= seal < limit and graphemes.is_boundary(text, seal, known):
+                return seal
+            if seal < lowest:
+                sealed = NO_BREAKS.sealed
         for sentence in sentence_ends_backwards(text, preferred, limit):
             if not sealed(sentence) and graphemes.is_boundary(text, sentence, known):
                 return sentence
@@ -305,21 +305,22 @@ class Cutter:
         """Where the next window starts: at a sentence, else a word, within the overlap before `closing`."""
         if self.limits.overlap == 0 or self.breaks.parts(rest):
             return rest
+        text = self.text
         earliest = max(window.start + 1, self.measure.earliest(closing, self.limits.overlap))
         if window.capped:
             # The window is smaller than was asked for; so is its overlap.
             share = (closing - window.start) * self.limits.overlap // self.limits.size
             earliest = max(earliest, closing - share)
-        earliest = graphemes.ceiling(self.text, earliest, window.start)
+        earliest = graphemes.ceiling(text, earliest, window.start)
         if earliest >= closing:
             return rest
         start = self._overlap_start(window.start, earliest, closing)
-        if not window.start < start < closing or substance_end(self.text, start, closing) is None:
+        if not window.start < start < closing or substance_end(text, start, closing) is None:
             return rest
-        limit = self._furthest(start, context_tokens)
         # An overlap that leaves no room for a new character is no overlap.
-        visible = skip_blank(self.text, rest, len(self.text))
-        return start if limit >= graphemes.ceiling(self.text, visible + 1, visible) else rest
+        visible = skip_blank(text, rest, len(text))
+        limit = self._furthest(start, context_tokens)
+        return start if limit > visible and limit >= graphemes.ceiling(text, visible + 1, visible) else rest
 
     def _overlap_start(self, known: int, earliest: int, closing: int) -> int:
         text = self.text
@@ -327,6 +328,8 @@ class Cutter:
         if line is not None and not graphemes.is_boundary(text, line, known):
             line = None
         for sentence in sentence_ends(text, max(known, earliest - 4), closing):
+            if sentence >= closing:
+                break
             start = skip_blank(text, sentence, closing) if graphemes.is_boundary(text, sentence, known) else known
             if earliest <= start < closing:
                 return start if line is None or start <= line else skip_blank(text, line, closing)

@@ -10,15 +10,18 @@ from collections.abc import Iterator
 # Marks that end a sentence only before white space (Western, Arabic, Indic, Ethiopic, ...), and marks of scripts
 # that put no space between sentences.
 _SPACED_MARKS = ".!?…‼⁇⁈⁉؟۔؞।॥።፧፨։՜՞჻᠃᠉។៕᱾᱿၊။"
-_CLOSED_MARKS = "。！？｡．﹒﹖﹗"
+_CLOSED_MARKS = frozenset("。！？｡．﹒﹖﹗")
 _CLOSERS = r"""\"'”’»›)\]}」』】〉》〕）］｝»"""
-_MARKS_AND_CLOSERS = frozenset(_SPACED_MARKS + _CLOSED_MARKS + "\"'”’»›)]}」』】〉》〕）］｝")
+_MARKS_AND_CLOSERS = _CLOSED_MARKS | frozenset(_SPACED_MARKS + "\"'”’»›)]}」』】〉》〕）］｝")
 _THAI = "\u0e01-\u0e5b"
 _LAO_KHMER = "\u0e81-\u0edf\u1780-\u17ff"
-_CANDIDATE = re.compile(
-    rf"[{re.escape(_SPACED_MARKS + _CLOSED_MARKS)}]+[{_CLOSERS}]*"
+_MARKED = rf"[{re.escape(_SPACED_MARKS)}{''.join(sorted(_CLOSED_MARKS))}]+[{_CLOSERS}]*"
+_CANDIDATE = re.compile(_MARKED)
+_CANDIDATE_OF_ASCII = re.compile(r"[.!?]+[\"')\]}]*")
+_UNMARKED = re.compile(f"[{_THAI}{_LAO_KHMER}]")
+_CANDIDATE_WITHOUT_MARK = re.compile(
     # Thai, Lao and Khmer end sentences with a space and no mark.
-    rf"|(?<=[{_THAI}{_LAO_KHMER}])(?=[ \u00a0\u200b][ \u00a0\u200b]?[{_THAI}{_LAO_KHMER}\w])"
+    rf"{_MARKED}|(?<=[{_THAI}{_LAO_KHMER}])(?=[ \u00a0\u200b][ \u00a0\u200b]?[{_THAI}{_LAO_KHMER}\w])"
 )
 # Before a full stop these words do not end a sentence. In lower case, without that full stop.
 _WORDS = """
@@ -30,6 +33,8 @@ _WORDS = """
     т.е т.д т.п т.к г гг им ул стр рис см др проф акад
 """
 _ABBREVIATIONS = frozenset(_WORDS.split())
+_LONGEST_ABBREVIATION = 7
+"""So many letters in a row are none."""
 _WORD_BEFORE = re.compile(r"[^\W\d_](?:[\w.]*[^\W_])?$")
 _ENUMERATOR = re.compile(r"(?:^|\n)[ \t>*+-]*(?:\d{1,4}|[A-Za-z])$")
 _LOOKBACK = 24
@@ -40,44 +45,59 @@ _LONG_WORD = 5
 
 def sentence_ends(text: str, start: int, end: int) -> Iterator[int]:
     """Positions within (start, end] at which a sentence of `text` ends, ascending."""
-    for candidate in _CANDIDATE.finditer(text, start, end):
-        position = candidate.end()
-        if position > start and _ends(text, candidate.start(), position):
+    for begins, position in _candidates(text, start, end):
+        if position > start and _ends(text, begins, position):
             yield position
 
 
 def sentence_ends_backwards(text: str, start: int, end: int) -> Iterator[int]:
     """The same positions, descending: for the one who looks for the last that suits."""
+    # The commonest marks are found much faster one by one than by a pattern.
+    lower = max(text.rfind(".", start, end), text.rfind("!", start, end), text.rfind("?", start, end))
+    if lower < 0:
+        if text[start:end].isascii():
+            return
+        lower = start
     upper, width = end, _NEAR
     while True:
-        lower = max(start, upper - width)
         while start < lower and text[lower - 1] in _MARKS_AND_CLOSERS:
             # Marks in a row are one end.
             lower -= 1
-        # Candidates that begin before `upper`; those between Thai words look a few characters ahead.
-        found = list(_CANDIDATE.finditer(text, lower, end if upper == end else min(end, upper + _AHEAD)))
-        for candidate in reversed(found):
-            position = candidate.end()
-            begins = candidate.start()
+        # Those between Thai words look a few characters ahead.
+        for begins, position in reversed(_candidates(text, lower, end if upper == end else min(end, upper + _AHEAD))):
             if position > start and (begins < upper or upper == end) and _ends(text, begins, position):
                 yield position
         if lower <= start:
             return
-        upper, width = lower, width * 4
+        upper, lower, width = lower, max(start, lower - width), width * 4
+
+
+def _candidates(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """Where marks of text[start:end] begin and where what closes with them ends."""
+    stretch = text[max(0, start - 1) : end]
+    # The more a pattern knows, the slower it is.
+    if stretch.isascii():
+        pattern = _CANDIDATE_OF_ASCII
+    else:
+        wide = stretch.encode("utf-16-le", "surrogatepass")
+        unmarked = (b"\x0e" in wide or b"\x17" in wide) and _UNMARKED.search(stretch)
+        pattern = _CANDIDATE_WITHOUT_MARK if unmarked else _CANDIDATE
+    return [candidate.span() for candidate in pattern.finditer(text, start, end)]
 
 
 def _ends(text: str, mark: int, position: int) -> bool:
     if mark == position:
         return True
-    last_mark = text[position - 1]
-    if any(character in _CLOSED_MARKS for character in text[mark:position]):
+    marks = text[mark:position]
+    following = text[position : position + 1]
+    if following and not following.isspace():
         # A mark that a further one or a closer follows beyond the window is not the end yet.
-        return position >= len(text) or text[position] not in _CLOSED_MARKS
-    if position < len(text) and not text[position].isspace():
-        return False
-    if text[mark] != "." and last_mark != ".":
+        return following not in _CLOSED_MARKS and not _CLOSED_MARKS.isdisjoint(marks)
+    if not _CLOSED_MARKS.isdisjoint(marks):
         return True
-    return not (_continues(text, mark, position) or _abbreviates(text, mark, position))
+    if marks[0] != "." and marks[-1] != ".":
+        return True
+    return not (_continues(text, mark, position) or _abbreviates(text, mark, marks))
 
 
 def _continues(text: str, mark: int, position: int) -> bool:
@@ -85,19 +105,22 @@ def _continues(text: str, mark: int, position: int) -> bool:
 
     People who write without capitals end sentences too, and a long word is seldom an abbreviation.
     """
-    following = text[position : position + 8].lstrip(" \t\r\n\"'“‘«(")
-    if not following[:1].islower() or "\n\n" in text[position : position + 8]:
+    after = text[position : position + 8]
+    if not after.lstrip(" \t\r\n\"'“‘«(")[:1].islower() or "\n\n" in after:
         return False
     return not text[max(0, mark - _LONG_WORD) : mark].isalpha()
 
 
-def _abbreviates(text: str, mark: int, position: int) -> bool:
-    if text[mark] != "." or text[mark:position].rstrip("\"'”’»›)]}") != ".":
+def _abbreviates(text: str, mark: int, marks: str) -> bool:
+    if marks != "." and (marks[0] != "." or marks.rstrip("\"'”’»›)]}") != "."):
         return False
     before = text[max(0, mark - _LOOKBACK) : mark]
+    if before[-_LONGEST_ABBREVIATION:].isalpha() and len(before) >= _LONGEST_ABBREVIATION:
+        return False
     if mark <= _LOOKBACK and _ENUMERATOR.match(before.lstrip()):
         return True
-    if _ENUMERATOR.search(before):
+    # An item's number or letter has no word beside it.
+    if (before[-1:].isdigit() or not before[-2:].isalpha()) and _ENUMERATOR.search(before):
         return "\n" in before or mark <= _LOOKBACK
     word = _WORD_BEFORE.search(before)
     if word is None:

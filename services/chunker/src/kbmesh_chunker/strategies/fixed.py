@@ -3,12 +3,13 @@
 import re
 from collections.abc import Sequence
 
+from kbmesh_chunker.blank import stretches
 from kbmesh_chunker.breaks import Breaks
 from kbmesh_chunker.config import CHARACTER_SIZES, Options, Sizes, Strategy
 from kbmesh_chunker.piece import Piece
 from kbmesh_chunker.strategies.port import ANY_GRAMMAR, Work
 
-_HEADING_AND_NEXT = re.compile(r"^[ \t]{0,3}#{1,6}[ \t][^\r\n]{0,200}\r?\n\s*", re.MULTILINE)
+_HEADING_AND_NEXT = re.compile(r"#(?<!##)#{0,5}[ \t][^\r\n]{0,200}\r?\n\s*")
 
 
 class Fixed:
@@ -30,11 +31,23 @@ class Fixed:
 def cut_fixed(work: Work) -> list[Piece]:
     """All of the text, from end to end."""
     text = work.document.text
-    # Whatever the text is, a line that starts like a heading belongs to what follows.
-    seals = [match.span() for match in _HEADING_AND_NEXT.finditer(text)]
+    seals: list[tuple[int, int]] = []
+    for start, end in stretches(text, 0, len(text)):
+        seals += find_seals(text, start, end)
     cutter = work.cutter(Breaks(seals=seals))
     context = work.context()
     return [
         Piece(start=start, end=end, type="fixed", context=context.text)
         for start, end in cutter.cut(0, len(text), context.at)
     ]
+
+
+def find_seals(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """What holds lines of text[start:end] that begin like a heading to what follows, whatever the text is."""
+    seals = []
+    for found in _HEADING_AND_NEXT.finditer(text, start, end):
+        before = text[max(0, found.start() - 4) : found.start()]
+        line = len(before) - len(before.rstrip(" \t"))
+        if line < 4 and (line == len(before) or before[-1 - line] in "\r\n"):
+            seals.append((found.start() - line, found.end()))
+    return seals

@@ -1,17 +1,18 @@
 """SEMANTIC: whole paragraphs."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 from kbmesh_rpc.errors import InvalidField
 
+from kbmesh_chunker.blank import stretches
 from kbmesh_chunker.breaks import PARTING, Breaks
 from kbmesh_chunker.config import CHARACTER_SIZES, Options, Sizes, Strategy
 from kbmesh_chunker.piece import Piece
 from kbmesh_chunker.strategies.port import ANY_GRAMMAR, Work
 
 MAX_BLANK_LINES = 10
+_LINE_END = r"(?:\r\n|\n|\r(?!\n))"
 _HEADING_CHARACTERS = 100
 _NEXT_PARAGRAPH = 2
 _ATX = re.compile(r"[ \t]{0,3}#{1,6}(?:[ \t]|$)")
@@ -53,73 +54,79 @@ def cut_semantic(work: Work) -> list[Piece]:
     ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Paragraph:
-    start: int
-    end: int
-    """Where its text ends."""
-    opens: bool
-    """Whether it begins with a line that is marked as a heading."""
-    marked: bool
-    """Whether it is nothing but such a line."""
-    headlike: bool
-    """Whether it is short and unfinished, as headings of plain text are, or bold from end to end."""
-    item: bool
-    """Whether it begins as an item of a list does, by a number or a mark."""
-    leads_on: bool
-    """Whether it ends with a colon."""
-
-
-def paragraph_breaks(
-    text: str, blank_lines: int, *, breaks: Iterable[tuple[int, int]] = (), seals: Iterable[tuple[int, int]] = ()
-) -> Breaks:
-    """Breaks between the paragraphs of a text, and seals between headings and their text; and those that are given."""
-    breaks, seals = list(breaks), list(seals)
-    previous: _Paragraph | None = None
-    for paragraph in _paragraphs(text, blank_lines):
-        breaks.append((paragraph.start, PARTING if paragraph.opens else _NEXT_PARAGRAPH))
-        if previous is not None:
-            heads = previous.marked or (previous.headlike and not paragraph.headlike and not paragraph.opens)
-            # Numbered lines one after the other are a list.
-            heads = heads and not (previous.item and paragraph.item)
-            if heads:
-                seals.append((previous.start, paragraph.start))
-            elif previous.leads_on:
-                seals.append((previous.end - 1, paragraph.start))
-        previous = paragraph
+def paragraph_breaks(text: str, blank_lines: int) -> Breaks:
+    """Breaks between the paragraphs of a text, and seals between headings and their text."""
+    breaks: list[tuple[int, int]] = []
+    seals: list[tuple[int, int]] = []
+    for start, end in stretches(text, 0, len(text)):
+        find_paragraphs(text, start, end, blank_lines, breaks, seals)
     return Breaks(breaks, seals)
 
 
-def _paragraphs(text: str, blank_lines: int) -> Iterator[_Paragraph]:
-    gap = re.compile(rf"(?:\r\n?|\n)(?:[^\S\r\n]*(?:\r\n?|\n)){{{blank_lines},}}|\u2029\s*")
-    start = 0
-    for found in gap.finditer(text):
-        if found.start() > start:
-            yield _paragraph(text, start, found.start())
-        start = found.end()
-    if start < len(text):
-        yield _paragraph(text, start, len(text))
-
-
-def _paragraph(text: str, start: int, end: int) -> _Paragraph:
-    opens = _ATX.match(text, start, end) is not None
-    last = text[max(start, end - 8) : end].rstrip()
-    leads_on = last.endswith(_LEADS_ON)
-    item = _ITEM.match(text, start, end) is not None
-    if end - start > 2 * _HEADING_CHARACTERS:
-        return _Paragraph(start=start, end=end, opens=opens, marked=False, headlike=False, leads_on=leads_on, item=item)
-    content = text[start:end].replace("\r\n", "\n").rstrip()
-    one_line = "\n" not in content
-    marked = (one_line and opens) or _SETEXT.fullmatch(content) is not None
-    headlike = (
-        one_line
-        and len(content) <= _HEADING_CHARACTERS
-        and any(character.isalpha() for character in content)
-        and (
-            _BOLD.fullmatch(content) is not None
-            or (not content.endswith(_NO_HEADING_ENDS) and (not item or _NUMBERED.match(content) is not None))
+def find_paragraphs(
+    text: str,
+    start: int,
+    end: int,
+    blank_lines: int,
+    breaks: list[tuple[int, int]],
+    seals: list[tuple[int, int]],
+) -> tuple[int, int]:
+    """Adds the breaks and seals of text[start:end]. Gives the starts of its last two paragraphs."""
+    before = previous = start
+    previous_end = start
+    previous_heads = previous_marked = previous_leads = False
+    for first, last in _paragraphs(text, start, end, blank_lines):
+        opens = text[first] in "# \t" and _ATX.match(text, first, last) is not None
+        marked = headlike = False
+        if last - first <= 2 * _HEADING_CHARACTERS:
+            marked, headlike = _heading(text, first, last, opens)
+        breaks.append((first, PARTING if opens or marked else _NEXT_PARAGRAPH))
+        heads = previous_marked or (previous_heads and not headlike and not opens and not marked)
+        # Numbered lines one after the other are a list.
+        if heads and not (_ITEM.match(text, previous, previous_end) and _ITEM.match(text, first, last)):
+            seals.append((previous, first))
+        elif previous_leads:
+            seals.append((previous_end - 1, first))
+        before, previous, previous_end = previous, first, last
+        previous_marked, previous_heads, previous_leads = marked, headlike, text[last - 1] in _LEADS_ON or (
+            text[last - 1].isspace() and text[max(first, last - 8) : last].rstrip().endswith(_LEADS_ON)
         )
-    )
-    return _Paragraph(
-        start=start, end=end, opens=opens or marked, marked=marked, headlike=headlike, leads_on=leads_on, item=item
-    )
+    return before, previous
+
+
+def _paragraphs(text: str, start: int, end: int, blank_lines: int) -> Iterator[tuple[int, int]]:
+    """Starts and ends; white space alone is none."""
+    position = start
+    for gap in _gap(text, blank_lines).finditer(text, start, end):
+        first, last = gap.span()
+        if first > position:
+            yield position, first
+        position = last
+    if position < end:
+        yield position, end
+
+
+def _gap(text: str, blank_lines: int) -> re.Pattern[str]:
+    """What ends a paragraph. The fewer kinds of line ends a pattern knows, the faster it is."""
+    if "\u2029" not in text:
+        if "\r" not in text:
+            return re.compile(rf"\n(?:[^\S\n]*\n){{{blank_lines},}}")
+        if text.count("\r\n") == text.count("\r") == text.count("\n"):
+            return re.compile(rf"\r\n(?:[^\S\r\n]*\r\n){{{blank_lines},}}")
+    return re.compile(rf"{_LINE_END}(?:[^\S\r\n]*{_LINE_END}){{{blank_lines},}}|\u2029\s*")
+
+
+def _heading(text: str, start: int, end: int, opens: bool) -> tuple[bool, bool]:
+    """Of a short paragraph, whether it is a line marked as a heading, and whether it looks like one that is not."""
+    content = text[start:end].replace("\r\n", "\n").rstrip()
+    if "\n" in content:
+        return content[-1] in "=-" and _SETEXT.fullmatch(content) is not None, False
+    if opens:
+        return True, False
+    if len(content) > _HEADING_CHARACTERS:
+        return False, False
+    if content.endswith(_NO_HEADING_ENDS):
+        return False, _BOLD.fullmatch(content) is not None and any(map(str.isalpha, content))
+    # An item of a list is none, but a numbered line may be one.
+    headlike = _ITEM.match(content) is None or _NUMBERED.match(content) is not None
+    return False, headlike and any(map(str.isalpha, content))
