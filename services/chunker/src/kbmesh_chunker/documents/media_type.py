@@ -14,6 +14,7 @@ HTML = "text/html"
 MAIL = "message/rfc822"
 MBOX = "application/mbox"
 JSON = "application/json"
+DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 JSON_LINES = "application/x-ndjson"
 SOURCE_CODE = "text/x-source-code"
 
@@ -26,7 +27,7 @@ _BY_EXTENSION = {
     ".yaml": "application/yaml", ".yml": "application/yaml", ".toml": "application/toml", ".xml": "application/xml",
     ".csv": "text/csv", ".tsv": "text/tab-separated-values", ".ini": PLAIN, ".cfg": PLAIN, ".conf": PLAIN,
     ".pdf": "application/pdf",
-    ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    ".docx": DOCX,
     ".doc": "application/msword",
 }  # fmt: skip
 _CODE_BY_EXTENSION = {
@@ -82,7 +83,7 @@ _MAGIC = (
     (b"fLaC", "audio/flac"),
 )
 _OFFICE = (
-    (b"word/", "application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
+    (b"word/", DOCX),
     (b"xl/", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
     (b"ppt/", "application/vnd.openxmlformats-officedocument.presentationml.presentation"),
     (b"mimetypeapplication/epub+zip", "application/epub+zip"),
