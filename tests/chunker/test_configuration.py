@@ -45,7 +45,7 @@ async def test_a_wrong_field_is_named(chunk: Chunk, config: dict[str, object], f
 
 
 @pytest.mark.parametrize(
-    "strategy", [Strategy.EMAIL, Strategy.SLACK, Strategy.CODE, Strategy.SIMILARITY, Strategy.PROPOSITION]
+    "strategy", [Strategy.EMAIL, Strategy.CODE, Strategy.SIMILARITY, Strategy.PROPOSITION]
 )
 async def test_strategies_that_are_not_served_say_so(chunk: Chunk, strategy: Strategy) -> None:
     with pytest.raises(FeatureUnsupported) as refused:

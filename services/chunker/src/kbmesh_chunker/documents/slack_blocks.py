@@ -6,7 +6,7 @@ https://docs.slack.dev/reference/block-kit and https://docs.slack.dev/reference/
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kbmesh_chunker.documents.slack_directory import Directory, dicts, one_line
+from kbmesh_chunker.documents.slack_directory import Directory, dicts, one_line, string
 from kbmesh_chunker.documents.slack_markup import render_link, render_markup, show_seconds, unescape
 
 _MAX_DEPTH = 24
@@ -31,7 +31,7 @@ def render_blocks(blocks: Any, directory: Directory) -> Iterator[str]:
             case "table":
                 yield from _table(block, directory)
             case "markdown":
-                yield _string(block.get("text"))
+                yield string(block.get("text"))
             case "divider" | "file" | "call":
                 continue
             case _:
@@ -58,28 +58,28 @@ def render_files(message: Mapping[str, Any], directory: Directory) -> Iterator[s
     if isinstance(message.get("file"), dict):
         files.append(message["file"])
     for file in files:
-        if file.get("mode") in _DELETED_FILES:
+        if string(file.get("mode")) in _DELETED_FILES:
             continue
         title, name = (unescape(one_line(file.get(key), 300)) for key in ("title", "name"))
         shown = f"{title} ({name})" if title and name and title != name else title or name
         if shown:
             yield f"[file: {shown}]"
-        yield unescape(_string(file.get("alt_txt")))
+        yield unescape(string(file.get("alt_txt")))
         content = file.get("plain_text") or file.get("preview_plain_text") or file.get("preview")
-        yield unescape(_string(content))
+        yield unescape(string(content))
         comment = file.get("initial_comment")
         if isinstance(comment, dict):
             yield _markup(comment.get("comment"), directory)
         transcription = file.get("transcription")
         if isinstance(transcription, dict) and isinstance(transcription.get("preview"), dict):
-            yield _string(transcription["preview"].get("content"))
+            yield string(transcription["preview"].get("content"))
 
 
 def _attachment(attachment: Mapping[str, Any], directory: Directory, written: str) -> Iterator[str]:
     yield _markup(attachment.get("pretext"), directory)
     yield unescape(one_line(attachment.get("author_name"), 300))
     title = _markup(attachment.get("title"), directory).strip()
-    address = unescape(_string(attachment.get("title_link"))).strip()
+    address = unescape(string(attachment.get("title_link"))).strip()
     if title:
         yield render_link(address, title) if address and address not in written else title
     yield _markup(attachment.get("text"), directory)
@@ -124,7 +124,9 @@ def _rich_element(element: Mapping[str, Any], directory: Directory, *, depth: in
             lines.append(f"{margin}  {text}" if nested else f"{margin}{mark} {text}")
         return "\n".join(lines)
     text = "".join(
-        _rich_element(part, directory, depth=depth + 1) if part.get("type") in _LISTS else _rich_leaf(part, directory)
+        _rich_element(part, directory, depth=depth + 1)
+        if string(part.get("type")) in _LISTS
+        else _rich_leaf(part, directory)
         for part in inner
     )
     if kind == "rich_text_quote":
@@ -140,29 +142,29 @@ def _rich_leaf(element: Mapping[str, Any], directory: Directory) -> str:
     code = isinstance(style, dict) and style.get("code") is True
     match element.get("type"):
         case "text":
-            text = _string(element.get("text"))
+            text = string(element.get("text"))
             return f"`{text}`" if code and text.strip() else text
         case "link":
-            return render_link(_string(element.get("url")), _string(element.get("text")))
+            return render_link(string(element.get("url")), string(element.get("text")))
         case "user":
-            return f"@{directory.user(_string(element.get('user_id')))}"
+            return f"@{directory.user(string(element.get('user_id')))}"
         case "usergroup":
-            return f"@{directory.group(_string(element.get('usergroup_id')))}"
+            return f"@{directory.group(string(element.get('usergroup_id')))}"
         case "channel":
-            return f"#{directory.channel(_string(element.get('channel_id')))}"
+            return f"#{directory.channel(string(element.get('channel_id')))}"
         case "team":
-            return f"@{_string(element.get('team_id'))}"
+            return f"@{string(element.get('team_id'))}"
         case "broadcast":
-            return f"@{_string(element.get('range'))}"
+            return f"@{string(element.get('range'))}"
         case "emoji":
-            return f":{_string(element.get('name'))}:"
+            return f":{string(element.get('name'))}:"
         case "color":
-            return _string(element.get("value"))
+            return string(element.get("value"))
         case "date":
             timestamp = element.get("timestamp")
-            return _string(element.get("fallback")) or show_seconds(str(timestamp)[:20])
+            return string(element.get("fallback")) or show_seconds(str(timestamp)[:20])
         case _:
-            return _string(element.get("text")) or _string(element.get("url"))
+            return string(element.get("text")) or string(element.get("url"))
 
 
 def _texts(block: Mapping[str, Any], directory: Directory) -> Iterator[str]:
@@ -183,7 +185,7 @@ def _element(element: Mapping[str, Any], directory: Directory) -> Iterator[str]:
         case "mrkdwn" | "plain_text":
             yield _text_object(element, directory)
         case "image":
-            yield unescape(_string(element.get("alt_text")))
+            yield unescape(string(element.get("alt_text")))
         case "button":
             if isinstance(element.get("url"), str):
                 yield render_link(element["url"], _text_object(element.get("text"), directory).strip())
@@ -195,7 +197,7 @@ def _table(block: Mapping[str, Any], directory: Directory) -> Iterator[str]:
         cells = []
         for cell in dicts(row):
             rich = cell.get("type") == "rich_text"
-            text = " ".join(_rich_text(cell, directory)) if rich else _string(cell.get("text"))
+            text = " ".join(_rich_text(cell, directory)) if rich else string(cell.get("text"))
             cells.append(" ".join(text.split()))
         yield " | ".join(cells)
 
@@ -208,7 +210,7 @@ def _any_text(value: Any, directory: Directory, *, depth: int) -> Iterator[str]:
         for member in value:
             yield from _any_text(member, directory, depth=depth + 1)
     elif isinstance(value, dict):
-        if value.get("type") in {"mrkdwn", "plain_text"}:
+        if string(value.get("type")) in {"mrkdwn", "plain_text"}:
             yield _text_object(value, directory)
         elif value.get("type") == "rich_text":
             yield from _rich_text(value, directory)
@@ -222,14 +224,10 @@ def _any_text(value: Any, directory: Directory, *, depth: int) -> Iterator[str]:
 
 def _text_object(value: Any, directory: Directory) -> str:
     if isinstance(value, dict):
-        text = _string(value.get("text"))
+        text = string(value.get("text"))
         return render_markup(text, directory) if value.get("type") != "plain_text" else unescape(text)
     return _markup(value, directory)
 
 
 def _markup(value: Any, directory: Directory) -> str:
     return render_markup(value, directory) if isinstance(value, str) else ""
-
-
-def _string(value: Any) -> str:
-    return value if isinstance(value, str) else ""

@@ -97,6 +97,11 @@ def one_line(value: Any, most: int = MAX_NAME) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
+def string(value: Any) -> str:
+    """A string as it is; empty where the value is none."""
+    return value if isinstance(value, str) else ""
+
+
 def dicts(value: Any) -> list[dict[str, Any]]:
     """Those members of a list that are objects; none where it is no list."""
     return [member for member in value if isinstance(member, dict)] if isinstance(value, list) else []

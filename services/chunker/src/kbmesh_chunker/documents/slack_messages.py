@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kbmesh_chunker.documents.slack_blocks import render_attachments, render_blocks, render_files
-from kbmesh_chunker.documents.slack_directory import SLACKBOT, Directory, dicts, one_line
+from kbmesh_chunker.documents.slack_directory import SLACKBOT, Directory, dicts, one_line, string
 from kbmesh_chunker.documents.slack_markup import render_markup
 
 Raw = Mapping[str, Any]
@@ -117,7 +117,7 @@ def assemble(raw: Iterable[Any], directory: Directory) -> tuple[Sequence[Channel
             continue
         # A message without a time stands behind the one before it.
         last = timestamp_order(timestamp) if timestamp else last
-        if message.get("subtype") in _EVENTS:
+        if string(message.get("subtype")) in _EVENTS:
             left_out.events += 1
             continue
         shown = _message(message, timestamp, collected, directory)
