@@ -17,6 +17,7 @@ from kbmesh_chunker.documents.mail import read_mail, read_pasted_mail
 from kbmesh_chunker.documents.mailbox import read_mailbox
 from kbmesh_chunker.documents.markdown import first_heading
 from kbmesh_chunker.documents.media_type import (
+    DOCX,
     HTML,
     JSON,
     JSON_LINES,
@@ -46,7 +47,8 @@ from kbmesh_chunker.documents.source import (
 
 _MAGIC_BYTES = 4096
 _HEAD = 65_536
-_PARSERS = ("kbmesh_chunker.documents.pdf",)
+_OFFICE_PART = b"[Content_Types].xml"
+_PARSERS = ("kbmesh_chunker.documents.pdf", "kbmesh_chunker.documents.docx")
 """Modules that pull in libraries, which readers import only when they are needed."""
 
 Reader = Callable[[SourceDocument, Reading], Sequence[TextDocument]]
@@ -60,7 +62,19 @@ def _read_pdf(source: SourceDocument, reading: Reading) -> Sequence[TextDocument
     return read_pdf(source, reading)
 
 
-BINARY_READERS: Mapping[str, Reader] = {"application/pdf": _read_pdf, ZIP: read_slack_archive}
+def _read_docx(source: SourceDocument, reading: Reading) -> Sequence[TextDocument]:
+    from kbmesh_chunker.documents.docx import read_docx
+
+    return read_docx(source, reading)
+
+
+def _read_zip(source: SourceDocument, reading: Reading) -> Sequence[TextDocument]:
+    """A Word file whose first bytes do not show that it is one, or an export of Slack."""
+    office = isinstance(source.content, bytes) and _OFFICE_PART in source.content
+    return _read_docx(source, reading) if office else read_slack_archive(source, reading)
+
+
+BINARY_READERS: Mapping[str, Reader] = {"application/pdf": _read_pdf, DOCX: _read_docx, ZIP: _read_zip}
 """By media type; `source.content` is bytes."""
 TEXT_READERS: Mapping[str, Reader] = {MAIL: read_mail, MBOX: read_mailbox, HTML: read_html, XHTML: read_html}
 """By media type, those of types that are text with a structure of their own: mail, HTML. `source.content` is str where
@@ -94,8 +108,9 @@ def read(source: SourceDocument, *, limits: ReadingLimits) -> ExtractedDocument:
     return join_parts([document for document in documents if is_visible(document.text)])
 
 
-def needs_parser(source: SourceDocument) -> bool:
-    """Whether reading it takes more than decoding it: such documents are read where they can do no harm."""
+def parsed_type(source: SourceDocument) -> str:
+    """The media type of a document whose reader does more than decode it: such documents are read where they can do no
+    harm. Empty for others."""
     content, binary = source.content, ""
     head = content[:_HEAD]
     if isinstance(head, bytes):
@@ -104,13 +119,13 @@ def needs_parser(source: SourceDocument) -> bool:
         head = head.decode("latin-1").replace("\0", "")
     media_type = parse_media_type(source.media_type).media_type or type_by_name(source.filename)
     if binary or media_type in BINARY_READERS:
-        return (binary or media_type) in BINARY_READERS
+        return binary or media_type
     if is_slack_export(head):
-        return True
+        return JSON
     media_type = media_type or type_by_content(head)
     if media_type in TEXT_READERS:
-        return media_type != JSON
-    return source.grammar is Grammar.MAIL
+        return media_type
+    return MAIL if source.grammar is Grammar.MAIL else ""
 
 
 def preload() -> None:
