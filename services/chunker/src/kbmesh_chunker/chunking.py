@@ -3,9 +3,8 @@
 import asyncio
 import contextvars
 import functools
-import hashlib
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -20,6 +19,7 @@ from kbmesh_rpc.errors import (
     Reason,
 )
 
+from kbmesh_chunker.assembly import ChunkedPart, CutPart, assemble
 from kbmesh_chunker.config import (
     ChunkingConfig,
     ConfigRequest,
@@ -36,16 +36,12 @@ from kbmesh_chunker.documents.reading import ReadingLimits
 from kbmesh_chunker.documents.source import (
     ExtractedDocument,
     Grammar,
-    MailLayout,
-    Part,
     SourceDocument,
     TextDocument,
     Warning,  # noqa: A004 - the contract's name
 )
-from kbmesh_chunker.mail_labels import mail_labels
 from kbmesh_chunker.measure import BoundedTokenMeasure, CharacterMeasure, Measure
-from kbmesh_chunker.piece import Chunk, Piece, embedded_text
-from kbmesh_chunker.spans import byte_offsets
+from kbmesh_chunker.piece import Chunk, Piece
 from kbmesh_chunker.strategies.auto import choose
 from kbmesh_chunker.strategies.port import Models, StrategyPort, Work
 from kbmesh_chunker.strategies.registry import find
@@ -57,20 +53,6 @@ T = TypeVar("T")
 MAX_REPETITION = 4
 """Chunks together may have this many times the most bytes a document may have. Only a large overlap reaches that."""
 _SLACK_TOKENS = 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChunkedPart:
-    """What became of a part of a document."""
-
-    part: Part
-    start_byte: int
-    """Where it stands in the text of the whole, in bytes of UTF-8."""
-    end_byte: int
-    chunks: int
-    config: ChunkingConfig
-    strategy_reason: str
-    """Why its strategy was chosen; empty where the caller chose it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +151,7 @@ class Chunker:
         document = await self._read(_wishing(source, request), progress)
         warnings = list(document.warnings)
         cut = [await self._cut(part.document, request, progress, path, warnings) for part in document.parts]
-        chunks, parts, text_sha256 = await self._aside(_finish, document, cut)
+        chunks, parts, text_sha256 = await self._aside(assemble, document, cut)
         tokens = cut[0].tokens
         return ChunkedDocument(
             document=document,
@@ -197,7 +179,7 @@ class Chunker:
         progress: Progress,
         path: str,
         warnings: list[Warning],
-    ) -> "_CutPart":
+    ) -> CutPart:
         """Cuts a document of one kind; adds to `warnings`."""
         config, reason = _resolve(request, document, path)
         self._check_repetition(config, document, path)
@@ -214,7 +196,7 @@ class Chunker:
         counted, count_warnings = await self._count(config, document, pieces, tokens, progress)
         warnings.extend(count_warnings)
         most = tokens.max_tokens if tokens is not None and work.cap is not None else None
-        return _CutPart(
+        return CutPart(
             config=config,
             reason=reason,
             work=work,
@@ -291,17 +273,6 @@ class Chunker:
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _CutPart:
-    config: ChunkingConfig
-    reason: str
-    work: Work
-    pieces: Sequence[CountedPiece | Piece]
-    tokens: ModelTokens | None
-    max_tokens: int | None
-    made_with: Mapping[str, str]
-
-
 _WISHES = {Strategy.EMAIL: Grammar.MAIL, Strategy.SLACK: Grammar.SLACK, Strategy.CODE: Grammar.CODE}
 
 
@@ -359,67 +330,4 @@ def _work(
         checkpoint=progress.check,
         aside=aside,
         warn=warn,
-    )
-
-
-def _finish(document: ExtractedDocument, cut: Sequence[_CutPart]) -> tuple[list[Chunk], list[ChunkedPart], bytes]:
-    """The chunks of the whole, with positions in its text, and what became of each part."""
-    text = document.text
-    places = [
-        part.offset + place
-        for part, of_part in zip(document.parts, cut, strict=True)
-        for piece in map(_plain, of_part.pieces)
-        for place in (piece.start, piece.end)
-    ]
-    ends = [(part.offset, part.offset + len(part.document.text)) for part in document.parts]
-    offsets = byte_offsets(text, [*places, *(place for pair in ends for place in pair)])
-    chunks: list[Chunk] = []
-    parts: list[ChunkedPart] = []
-    for part, of_part, (start, end) in zip(document.parts, cut, ends, strict=True):
-        before = len(chunks)
-        for item in of_part.pieces:
-            chunks.append(_chunk(len(chunks), item, part, of_part, offsets))
-        parts.append(
-            ChunkedPart(
-                part=part,
-                start_byte=offsets[start],
-                end_byte=offsets[end],
-                chunks=len(chunks) - before,
-                config=of_part.config,
-                strategy_reason=of_part.reason,
-            )
-        )
-    return chunks, parts, hashlib.sha256(text.encode()).digest()
-
-
-def _plain(item: CountedPiece | Piece) -> Piece:
-    return item.piece if isinstance(item, CountedPiece) else item
-
-
-def _chunk(index: int, item: CountedPiece | Piece, part: Part, cut: _CutPart, offsets: Mapping[int, int]) -> Chunk:
-    piece, work, document = _plain(item), cut.work, part.document
-    content = document.text[piece.start : piece.end]
-    tokens = item.tokens if isinstance(item, CountedPiece) else None
-    too_long = cut.max_tokens is not None and tokens is not None and tokens > cut.max_tokens
-    # The bound in characters is not a size that was asked for.
-    measure = work.measure.tokens if isinstance(work.measure, BoundedTokenMeasure) else work.measure
-    embedded = embedded_text(document.text, piece) if piece.left_out or piece.statement is not None else None
-    metadata = {**document.chunk_metadata, **piece.metadata}
-    if isinstance(document.layout, MailLayout):
-        metadata = {**mail_labels(document.layout, piece.start, piece.end), **metadata}
-    if document.source_lines is not None:
-        lines = document.source_lines.within(piece.start, piece.end)
-        metadata = {"start_line": str(lines[0]), "end_line": str(lines[-1]), **metadata}
-    return Chunk(
-        index=index,
-        piece=replace(piece, start=part.offset + piece.start, end=part.offset + piece.end, metadata=metadata),
-        text=content,
-        start_byte=offsets[part.offset + piece.start],
-        end_byte=offsets[part.offset + piece.end],
-        sha256=hashlib.sha256(content.encode()).digest(),
-        token_count=tokens,
-        oversize=too_long or measure.length(piece.start, piece.end) > work.limits.size + work.limits.minimum,
-        pages=document.pages.within(piece.start, piece.end) if document.pages is not None else (),
-        embedded_text=embedded or None,
-        embedding_excluded=embedded == "",
     )

@@ -11,7 +11,8 @@ from kbmesh_rpc.call import optional_call
 from kbmesh_rpc.deadline import Deadline
 from kbmesh_rpc.errors import DocumentEmpty, InvalidField, RequestTooLarge
 
-from kbmesh_chunker.chunking import ChunkedDocument, ChunkedPart, Chunker
+from kbmesh_chunker.assembly import ChunkedPart
+from kbmesh_chunker.chunking import ChunkedDocument, Chunker
 from kbmesh_chunker.config import CHARACTER_SIZES, ConfigRequest, Options, Sizes, SizeUnit, Strategy
 from kbmesh_chunker.documents.reader import check_size
 from kbmesh_chunker.documents.source import SourceDocument, SourceType
