@@ -52,7 +52,7 @@ def chunk(executor: Executor, counter: WordPieceCounter) -> Chunk:
 @pytest.fixture
 async def stub() -> AsyncIterator["chunker_pb2_grpc.ChunkerServiceAsyncStub"]:
     """A chunker that reads documents of at most 100,000 bytes and knows no embedder."""
-    settings = ChunkerSettings(port=0, max_document_bytes=100_000)
+    settings = ChunkerSettings(port=0, max_document_bytes=100_000, reading_processes=0)
     async with running(ChunkerApplication(settings), settings) as address, open_channel(address) as channel:
         yield chunker_pb2_grpc.ChunkerServiceStub(channel)
 

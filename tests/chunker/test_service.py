@@ -121,10 +121,10 @@ async def test_a_stream_out_of_order_is_refused(
             {"limit": "100000", "actual": "100001"},
         ),
         (
-            pb.ChunkRequest(document=pb.Document(data=b"%PDF-1.7")),
+            pb.ChunkRequest(document=pb.Document(data=b"\x89PNG\r\n\x1a\n")),
             "INVALID_ARGUMENT",
             "UNSUPPORTED_MEDIA_TYPE",
-            {"media_type": "application/pdf"},
+            {"media_type": "image/png"},
         ),
         (
             pb.ChunkRequest(config=pb.ChunkingConfig(size=100, overlap=100)),

@@ -9,6 +9,7 @@ from kbmesh_rpc.server import Registration
 
 from kbmesh_chunker.chunking import Chunker
 from kbmesh_chunker.documents.reading import ReadingLimits
+from kbmesh_chunker.documents.reading_process import ReadingProcesses
 from kbmesh_chunker.embedder import EmbedderClient
 from kbmesh_chunker.language_model import ChatModel
 from kbmesh_chunker.servicer import ChunkerServicer
@@ -37,11 +38,25 @@ class ChunkerApplication:
                 timeout_seconds=settings.llm_timeout_seconds,
                 concurrency=settings.llm_concurrency,
             )
-        limits = ReadingLimits(max_document_bytes=settings.max_document_bytes)
+        limits = ReadingLimits(
+            max_document_bytes=settings.max_document_bytes,
+            max_text_bytes=settings.max_text_bytes,
+            max_pages=settings.max_pages,
+            max_seconds=settings.max_reading_seconds,
+        )
+        self._reader: ReadingProcesses | None = None
+        if settings.reading_processes:
+            self._reader = ReadingProcesses(
+                limits=limits,
+                processes=settings.reading_processes,
+                memory_bytes=settings.max_reading_memory_bytes,
+                executor=self._executor,
+            )
         chunker = Chunker(
             limits=limits,
             counter=self._embedder,
             executor=self._executor,
+            reader=self._reader,
             models=Models(embedder=self._embedder, language_model=self._language_model),
         )
         self._servicer = ChunkerServicer(chunker, max_message_bytes=settings.max_message_bytes)
@@ -60,10 +75,14 @@ class ChunkerApplication:
         chunker_pb2_grpc.add_ChunkerServiceServicer_to_server(self._servicer, server)
 
     async def warm_up(self) -> None:
-        """Nothing to load: the first document costs what the others do."""
+        """Starts the processes in which documents are read. Raises DependencyUnavailable."""
+        if self._reader is not None:
+            await self._reader.start()
 
     async def close(self) -> None:
-        """Ends the threads and the connections."""
+        """Ends the processes, the threads and the connections."""
+        if self._reader is not None:
+            await self._reader.close()
         if self._embedder is not None:
             await self._embedder.close()
         if self._language_model is not None:
