@@ -5,7 +5,7 @@ import math
 import sys
 from array import array
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from operator import mul
@@ -49,7 +49,7 @@ async def embed_each(
     *,
     model: str,
     checkpoint: Callable[[], None],
-    take: Callable[[SentenceVectors], None],
+    take: Callable[[SentenceVectors], Awaitable[None]],
 ) -> None:
     """Embeds each text once and hands the vectors to `take`, call by call, in the order of the texts.
 
@@ -65,30 +65,39 @@ async def embed_each(
         _check(answer, batch)
         return answer
 
-    def accept(answer: SentenceVectors) -> None:
+    async def accept(answer: SentenceVectors) -> None:
         nonlocal known
         known = known or answer
         if answer.model_fingerprint != known.model_fingerprint:
             raise DependencyInvalidResponse(EMBEDDER, "the embedder's model changed between two calls for one document")
         if len(answer.vectors[0]) != len(known.vectors[0]):
             raise DependencyInvalidResponse(EMBEDDER, "the embedder's dimension changed between two calls")
-        take(answer)
+        await take(answer)
 
     async with _group() as group:
         running: deque[asyncio.Task[SentenceVectors]] = deque()
         for batch in _batches(texts):
             if len(running) == MAX_CALLS:
-                accept(await running.popleft())
+                await accept(await running.popleft())
             checkpoint()
             running.append(group.create_task(call(batch)))
         while running:
-            accept(await running.popleft())
+            await accept(await running.popleft())
 
 
 def cosine(left: Vector, right: Vector) -> float:
-    """Cosine of the angle between two vectors of the same length, neither of them zero."""
+    """Cosine of the angle between two vectors; 0 where one of them is zero."""
+    lengths = math.hypot(*left) * math.hypot(*right)
+    if not lengths:
+        return 0.0
     product: float = sum(map(mul, left, right))
-    return max(-1.0, min(1.0, product / (math.hypot(*left) * math.hypot(*right))))
+    return max(-1.0, min(1.0, product / lengths))
+
+
+def direction(vector: Vector) -> Vector:
+    """A vector of unit length."""
+    length = math.hypot(*vector)
+    return [number / length for number in vector]
 
 
 def to_floats(data: bytes) -> "array[float]":

@@ -11,9 +11,10 @@ from kbmesh_chunker.strategies.email import Email
 from kbmesh_chunker.strategies.fixed import Fixed
 from kbmesh_chunker.strategies.port import StrategyPort
 from kbmesh_chunker.strategies.semantic import Semantic
+from kbmesh_chunker.strategies.similarity import Similarity
 from kbmesh_chunker.strategies.slack import Slack
 
-_ALL: tuple[StrategyPort, ...] = (Fixed(), Semantic(), Document(), Code(), Email(), Slack())
+_ALL: tuple[StrategyPort, ...] = (Fixed(), Semantic(), Document(), Code(), Email(), Slack(), Similarity())
 
 STRATEGIES: Mapping[Strategy, StrategyPort] = {port.strategy: port for port in _ALL}
 
