@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from kbmesh_rpc.errors import DocumentUnreadable, Reason
 
+from kbmesh_chunker.documents.charset_guess import guess, guess_wide
 from kbmesh_chunker.documents.source import Warning  # noqa: A004 - the contract's name for it
 
 _MARKS = (
@@ -19,6 +20,25 @@ _MARKS = (
 _CHARSET = re.compile(
     r"utf-(?:8|8-sig|16|16-le|16-be|32|32-le|32-be)|ascii|latin-1|iso8859-\d+|cp\d+|windows-\d+|koi8-\w|mac-\w+|"
     r"gb2312|gbk|gb18030|hz|big5|big5hkscs|euc_\w+|shift_jis\w*|iso2022_\w+|johab|tis-620|ptcp154|kz1048|hp-roman8"
+)
+# What browsers take the names of charsets for, where that differs (WHATWG Encoding Standard, names and labels).
+_WEB = {
+    "ascii": "cp1252", "iso8859-1": "cp1252", "latin-1": "cp1252", "iso8859-9": "cp1254", "iso8859-11": "cp874",
+    "tis-620": "cp874", "gb2312": "gb18030", "gbk": "gb18030", "euc_kr": "cp949", "shift_jis": "cp932",
+    "big5": "big5hkscs", "utf-16": "utf-16-le",
+}  # fmt: skip
+_WEB_LABELS = {
+    "iso-8859-8-i": "iso-8859-8", "iso-8859-8-e": "iso-8859-8", "iso-8859-6-i": "iso-8859-6", "x-sjis": "cp932",
+    "windows-31j": "cp932", "x-gbk": "gb18030", "x-x-big5": "big5hkscs", "x-euc-jp": "euc_jp", "dos-874": "cp874",
+    "windows-949": "cp949", "x-cp1251": "cp1251", "x-cp1252": "cp1252", "x-mac-roman": "mac-roman", "koi8": "koi8-r",
+    "unicode-1-1-utf-8": "utf-8",
+}  # fmt: skip
+_HEAD = 65_536
+_META_CHARSET = re.compile(
+    rb"<meta\b[^>]{0,500}?\bcharset\s{0,20}=\s{0,20}[\"']?\s{0,20}([\w:.-]{1,40})", re.IGNORECASE
+)
+_XML_ENCODING = re.compile(
+    rb"\s{0,100}<\?xml\b[^>]{0,200}?\bencoding\s{0,20}=\s{0,20}[\"']([\w:.-]{1,40})", re.IGNORECASE
 )
 _ESCAPED = re.compile("[\udc80-\udcff]")
 _BEYOND_ASCII = re.compile("[^\x00-\x7f\udc80-\udcff]")
@@ -41,7 +61,7 @@ class Decoded:
 
 
 def decode(data: bytes, *, charset: str, media_type: str) -> Decoded:
-    """Decodes by byte-order mark, declared charset, UTF-8, and at last as Western European with a warning.
+    """Decodes by byte-order mark, declared charset, UTF-8, and at last by a guess, with a warning.
 
     Raises DocumentUnreadable where the bytes are not what they are declared to be, or are no text.
     """
@@ -54,17 +74,83 @@ def decode(data: bytes, *, charset: str, media_type: str) -> Decoded:
         if encoding:
             return _checked(_strict(data, encoding, media_type), encoding, media_type)
         warnings = (_warning(f"the charset {charset[:40]!r} is not known; another was guessed", charset[:40]),)
-    text = data.decode("utf-8", "surrogateescape")
-    undecoded = len(_ESCAPED.findall(text)) if not text.isascii() else 0
-    if not undecoded:
-        return _checked(text, "utf-8", media_type, warnings)
-    if undecoded < len(_BEYOND_ASCII.findall(text)):
-        # UTF-8 with a few foreign bytes: the rest of it stays right.
-        encoding, message = "utf-8", f"{undecoded} bytes are not UTF-8 and were read as windows-1252"
-        text = text.translate(_WESTERN)
+    return _guessed(data, media_type, warnings)
+
+
+def decode_html(data: bytes, *, charset: str, media_type: str) -> Decoded:
+    """Decodes a page by byte-order mark, the charset it was sent with, what it says of itself, or a guess.
+
+    Names of charsets mean what they mean to browsers (WHATWG Encoding Standard). A page that is not in the charset
+    that it names is read in another, with a warning. Raises DocumentUnreadable where it is no text.
+    """
+    if any(data.startswith(mark) for mark, _ in _MARKS):
+        return decode(data, charset="", media_type=media_type)
+    warnings: tuple[Warning, ...] = ()
+    for name in (charset, _named_in(data[:_HEAD])):
+        encoding = web_encoding(name)
+        if not encoding:
+            continue
+        if encoding in {"cp1252", "latin-1"} and not data.isascii() and _is_utf8(data):
+            # No Western text is valid UTF-8 by chance.
+            encoding = "utf-8"
+            warnings = (_warning(f"the page says that it is {name[:40]!r}, and is UTF-8", encoding),)
+        try:
+            text = _western(data) if encoding == "cp1252" else data.decode(encoding)
+        except UnicodeDecodeError as error:
+            message = f"the page says that it is {name[:40]!r}, but byte {error.start} is not"
+            warnings = (*warnings, _warning(message, encoding))
+            continue
+        return _checked(text, encoding, media_type, warnings)
+    return _guessed(data, media_type, warnings)
+
+
+def web_encoding(label: str) -> str:
+    """Python's name of the charset that browsers take a label for. Empty where it is none."""
+    label = label.strip().lower()
+    known = _known(_WEB_LABELS.get(label, label)) if label else ""
+    return _WEB.get(known, known)
+
+
+def _named_in(head: bytes) -> str:
+    """The charset that a page names in its head. UTF-16 cannot be named so: the name would not be readable."""
+    found = _META_CHARSET.search(head) or _XML_ENCODING.match(head)
+    name = found.group(1).decode("ascii", "ignore") if found else ""
+    return "utf-8" if name.lower().startswith("utf-16") else name
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _western(data: bytes) -> str:
+    return data.decode("latin-1").translate({key - 0xDC00: value for key, value in _WESTERN.items()})
+
+
+def _guessed(data: bytes, media_type: str, warnings: tuple[Warning, ...]) -> Decoded:
+    wide = guess_wide(data) if b"\x00" in data[:_HEAD] else ""
+    if not wide and not (b"\x1b$" in data[:_HEAD] and data.isascii()):
+        text = data.decode("utf-8", "surrogateescape")
+        undecoded = len(_ESCAPED.findall(text)) if not text.isascii() else 0
+        if not undecoded:
+            return _checked(text, "utf-8", media_type, warnings)
+        if undecoded < len(_BEYOND_ASCII.findall(text)):
+            # UTF-8 with a few foreign bytes: the rest of it stays right.
+            message = f"{undecoded} bytes are not UTF-8 and were read as windows-1252"
+            text = text.translate(_WESTERN)
+            return _checked(text, "utf-8", media_type, (*warnings, _warning(message, "utf-8")))
+    encoding = wide or guess_wide(data) or guess(data)
+    if encoding == "cp1252":
+        text, encoding = _western(data), "windows-1252"
     else:
-        encoding, message = "windows-1252", "the text is not UTF-8 and names no charset; it was read as windows-1252"
-        text = data.decode("latin-1").translate({key - 0xDC00: value for key, value in _WESTERN.items()})
+        text = data.decode(encoding, "replace")
+    message = f"the text is not UTF-8 and names no charset; it was read as {encoding}"
+    broken = text.count("\ufffd")
+    if broken:
+        message += f", in which {broken} places are not valid"
     return _checked(text, encoding, media_type, (*warnings, _warning(message, encoding)))
 
 
@@ -106,8 +192,3 @@ def count_controls(text: str) -> int:
 
 def _warning(message: str, encoding: str) -> Warning:
     return Warning(reason=Reason.DOCUMENT_UNREADABLE, message=message, metadata={"encoding": encoding})
-
-
-def decode_html(data: bytes, *, charset: str, media_type: str) -> Decoded:
-    """For now as any text."""
-    return decode(data, charset=charset, media_type=media_type)
