@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import regex
 from kbmesh_chunker.chunking import ChunkedDocument
+from kbmesh_chunker.context import BUDGET_SHARE, TABLE_BUDGET_SHARE
 from kbmesh_chunker.graphemes import MAX_CLUSTER
 
 
@@ -26,6 +27,18 @@ def check_laws(chunked: ChunkedDocument) -> None:
             assert chunk.oversize == (len(chunk.text) > most)
             assert not chunk.oversize or len(chunk.text) <= MAX_CLUSTER
     assert hashlib.sha256(encoded).digest() == chunked.text_sha256
+
+
+def check_context(chunked: ChunkedDocument) -> None:
+    """Fails where a context takes more than its share of the size, which is asked for in characters."""
+    for part in chunked.parts:
+        room = part.config.limits.size
+        for chunk in chunked.chunks:
+            start, end = part.part.offset, part.part.offset + len(part.part.document.text)
+            if start <= chunk.piece.start < end:
+                # Rows of a table say little without their columns.
+                share = TABLE_BUDGET_SHARE if "|" in chunk.piece.context else BUDGET_SHARE
+                assert len(chunk.piece.context) <= room * share
 
 
 def check_windows(text: str, spans: Sequence[tuple[int, int]]) -> None:
