@@ -67,6 +67,14 @@ class TokenMeasure:
             self._starts.append(previous_start)
             self._ends.append(previous_end)
 
+    def moved(self, by: int, text_length: int) -> "TokenMeasure":
+        """The same tokens for a text whose first `by` code points were taken away, now of `text_length`."""
+        kept = bisect_right(self._ends, by)
+        moved = TokenMeasure(text_length)
+        moved._starts = array("Q", [max(0, start - by) for start in self._starts[kept:]])
+        moved._ends = array("Q", [end - by for end in self._ends[kept:]])
+        return moved
+
     @property
     def total(self) -> int:
         """Tokens of the whole text."""

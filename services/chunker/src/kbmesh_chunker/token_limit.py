@@ -31,65 +31,96 @@ async def fit(
     max_tokens: int | None,
     checkpoint: Callable[[], None],
 ) -> list[CountedPiece]:
-    """Counts the pieces' tokens and cuts those again that have more than `max_tokens`; None only counts.
+    """All pieces of a document at once; see TokenFitter."""
+    fitter = TokenFitter(counter=counter, model=model, max_tokens=max_tokens, checkpoint=checkpoint)
+    return await fitter.fit(text, pieces)
+
+
+class TokenFitter:
+    """Counts the tokens of pieces and cuts those again that have more than `max_tokens`; None only counts.
 
     The strategies already cut by the tokens of the whole text. A piece may have a few more, since a tokenizer sees
     other neighbours. What still has too many after the last round cannot be cut: it is one character.
+
+    Pieces may come in any number of calls, in the order of the document: the outcome is the same.
     """
-    known: dict[_Key, int] = {}
-    current = list(pieces)
-    for attempt in range(MAX_ROUNDS + 1):
-        checkpoint()
-        fresh = [piece for piece in current if _key(piece) not in known]
-        texts = [embedded_text(text, piece) for piece in fresh]
-        # Nothing is embedded for an empty text, and nothing is counted.
-        counts = iter(await count_tokens(counter, [embedded for embedded in texts if embedded], model=model))
-        for piece, embedded in zip(fresh, texts, strict=True):
-            known[_key(piece)] = next(counts) if embedded else 0
-        if max_tokens is None or attempt == MAX_ROUNDS or all(known[_key(piece)] <= max_tokens for piece in current):
-            break
-        share = _FINER**attempt
-        cut: list[Piece] = []
-        after_cut = False
-        for piece in current:
-            over = known[_key(piece)] > max_tokens
-            if cut and (over or after_cut):
+
+    def __init__(
+        self, *, counter: TokenCounter, model: str, max_tokens: int | None, checkpoint: Callable[[], None]
+    ) -> None:
+        self._counter = counter
+        self._model = model
+        self._max_tokens = max_tokens
+        self._checkpoint = checkpoint
+        self._last_end = 0
+        self._after_cut = False
+
+    async def fit(self, text: str, pieces: Sequence[Piece], *, offset: int = 0) -> list[CountedPiece]:
+        """The pieces of `text`, which begins at `offset` of the document."""
+        self._checkpoint()
+        fitted: list[CountedPiece] = []
+        for piece, tokens in zip(pieces, await self._count(text, pieces), strict=True):
+            counted = CountedPiece(piece=piece, tokens=tokens)
+            if self._max_tokens is not None and (tokens > self._max_tokens or self._after_cut):
                 # A part might lie inside what its neighbour repeats: parts repeat nothing.
-                piece = _without_overlap(text, piece, cut[-1])
-            counted = known.get(_key(piece), 0)
-            after_cut = counted > max_tokens
-            if after_cut:
-                cut.extend(await _cut_again(text, piece, counted, max_tokens, share, counter=counter, model=model))
+                counted = await self._without_overlap(text, counted, self._last_end - offset)
+            parts = [counted]
+            for attempt in range(MAX_ROUNDS):
+                if not any(self._exceeds(part) for part in parts):
+                    break
+                self._checkpoint()
+                parts = await self._cut_round(text, parts, _FINER**attempt)
+            self._after_cut = self._exceeds(counted)
+            self._last_end = offset + piece.end
+            fitted += parts
+        return fitted
+
+    def _exceeds(self, counted: CountedPiece) -> bool:
+        return self._max_tokens is not None and counted.tokens > self._max_tokens
+
+    async def _count(self, text: str, pieces: Sequence[Piece]) -> list[int]:
+        texts = [embedded_text(text, piece) for piece in pieces]
+        # Nothing is embedded for an empty text, and nothing is counted.
+        counts = iter(
+            await count_tokens(self._counter, [embedded for embedded in texts if embedded], model=self._model)
+        )
+        return [next(counts) if embedded else 0 for embedded in texts]
+
+    async def _without_overlap(self, text: str, counted: CountedPiece, previous_end: int) -> CountedPiece:
+        piece = counted.piece
+        if piece.start >= previous_end:
+            return counted
+        piece = replace(piece, start=next_start(text, previous_end, piece.end))
+        return CountedPiece(piece=piece, tokens=(await self._count(text, [piece]))[0])
+
+    async def _cut_round(self, text: str, parts: Sequence[CountedPiece], share: float) -> list[CountedPiece]:
+        cut: list[Piece] = []
+        for part in parts:
+            if self._exceeds(part):
+                cut.extend(await self._cut_again(text, part, share))
             else:
-                cut.append(piece)
-        current = cut
-    return [CountedPiece(piece=piece, tokens=known[_key(piece)]) for piece in current]
+                cut.append(part.piece)
+        return [
+            CountedPiece(piece=piece, tokens=tokens)
+            for piece, tokens in zip(cut, await self._count(text, cut), strict=True)
+        ]
 
-
-_Key = tuple[int, int, str, str | None]
-
-
-def _key(piece: Piece) -> _Key:
-    return piece.start, piece.end, piece.context, piece.statement
-
-
-async def _cut_again(
-    text: str, piece: Piece, tokens: int, max_tokens: int, share: float, *, counter: TokenCounter, model: str
-) -> list[Piece]:
-    content = text[piece.start : piece.end]
-    counted = await measure_tokens(counter, content, model=model)
-    own = counted.measure.total
-    allowed = int((max_tokens - (tokens - own)) * share)
-    context = piece.context
-    if allowed < max_tokens // 8:
-        # The context leaves too little room. It can be had from the heading path; the text cannot.
-        context, allowed = "", int((max_tokens - counted.special_tokens) * share)
-    parts = cut_by_tokens(content, counted.measure, max(1, allowed))
-    return [
-        # A statement that the model cannot read whole gives way to the text that it was made of.
-        replace(piece, start=piece.start + start, end=piece.start + end, context=context, statement=None)
-        for start, end in parts
-    ]
+    async def _cut_again(self, text: str, counted: CountedPiece, share: float) -> list[Piece]:
+        piece, most = counted.piece, self._max_tokens or 0
+        content = text[piece.start : piece.end]
+        measured = await measure_tokens(self._counter, content, model=self._model)
+        own = measured.measure.total
+        allowed = int((most - (counted.tokens - own)) * share)
+        context = piece.context
+        if allowed < most // 8:
+            # The context leaves too little room. It can be had from the heading path; the text cannot.
+            context, allowed = "", int((most - measured.special_tokens) * share)
+        parts = cut_by_tokens(content, measured.measure, max(1, allowed))
+        return [
+            # A statement that the model cannot read whole gives way to the text that it was made of.
+            replace(piece, start=piece.start + start, end=piece.start + end, context=context, statement=None)
+            for start, end in parts
+        ]
 
 
 def cut_by_tokens(content: str, measure: TokenMeasure, allowed: int) -> list[tuple[int, int]]:
@@ -103,9 +134,3 @@ def cut_by_tokens(content: str, measure: TokenMeasure, allowed: int) -> list[tup
         cap=TokenCap(measure=measure, tokens=allowed),
     )
     return list(cutter.cut(0, len(content)))
-
-
-def _without_overlap(text: str, piece: Piece, previous: Piece) -> Piece:
-    if piece.start >= previous.end:
-        return piece
-    return replace(piece, start=next_start(text, previous.end, piece.end))

@@ -65,14 +65,12 @@ def decode(data: bytes, *, charset: str, media_type: str) -> Decoded:
 
     Raises DocumentUnreadable where the bytes are not what they are declared to be, or are no text.
     """
-    for mark, encoding in _MARKS:
-        if data.startswith(mark):
-            return _checked(_strict(data[len(mark) :], encoding, media_type), encoding, media_type)
+    certain = certain_encoding(data, charset)
+    if certain is not None:
+        encoding, mark = certain
+        return _checked(_strict(data[mark:], encoding, media_type), encoding, media_type)
     warnings: tuple[Warning, ...] = ()
     if charset:
-        encoding = _known(charset)
-        if encoding:
-            return _checked(_strict(data, encoding, media_type), encoding, media_type)
         warnings = (_warning(f"the charset {charset[:40]!r} is not known; another was guessed", charset[:40]),)
     return _guessed(data, media_type, warnings)
 
@@ -152,6 +150,15 @@ def _guessed(data: bytes, media_type: str, warnings: tuple[Warning, ...]) -> Dec
     if broken:
         message += f", in which {broken} places are not valid"
     return _checked(text, encoding, media_type, (*warnings, _warning(message, encoding)))
+
+
+def certain_encoding(data: bytes, charset: str) -> tuple[str, int] | None:
+    """The encoding that a byte-order mark or else `charset` names, and the length of the mark; None where none does."""
+    for mark, encoding in _MARKS:
+        if data.startswith(mark):
+            return encoding, len(mark)
+    encoding = _known(charset) if charset else ""
+    return (encoding, 0) if encoding else None
 
 
 def _known(charset: str) -> str:
