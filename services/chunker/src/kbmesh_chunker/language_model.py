@@ -94,7 +94,7 @@ class ChatModel:
                                 LANGUAGE_MODEL, f"the language model's answer is over {MAX_ANSWER_BYTES} bytes"
                             )
                 return response.status_code, bytes(content), _pause(response.headers.get("Retry-After", ""))
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise DependencyUnavailable(
                 LANGUAGE_MODEL, f"the language model did not answer: {type(error).__name__}"
             ) from error

@@ -10,11 +10,21 @@ from kbmesh_chunker.strategies.document import Document
 from kbmesh_chunker.strategies.email import Email
 from kbmesh_chunker.strategies.fixed import Fixed
 from kbmesh_chunker.strategies.port import StrategyPort
+from kbmesh_chunker.strategies.proposition import Proposition
 from kbmesh_chunker.strategies.semantic import Semantic
 from kbmesh_chunker.strategies.similarity import Similarity
 from kbmesh_chunker.strategies.slack import Slack
 
-_ALL: tuple[StrategyPort, ...] = (Fixed(), Semantic(), Document(), Code(), Email(), Slack(), Similarity())
+_ALL: tuple[StrategyPort, ...] = (
+    Fixed(),
+    Semantic(),
+    Document(),
+    Code(),
+    Email(),
+    Slack(),
+    Similarity(),
+    Proposition(),
+)
 
 STRATEGIES: Mapping[Strategy, StrategyPort] = {port.strategy: port for port in _ALL}
 
