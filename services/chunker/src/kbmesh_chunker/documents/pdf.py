@@ -160,12 +160,14 @@ def _text_document(
 
 def _warnings(text: str, running: Sequence[Line]) -> Iterator[Warning]:
     if running:
-        patterns = {pattern_of(line.text): " ".join(line.text.split()) for line in reversed(running)}
-        texts = [text for pattern, text in reversed(patterns.items()) if any(map(str.isalpha, pattern))]
+        texts: dict[str, str] = {}
+        for line in running:
+            texts.setdefault(pattern_of(line.text), " ".join(line.text.split()))
+        shown = " | ".join(text for pattern, text in texts.items() if any(map(str.isalpha, pattern)))
         yield Warning(
             reason=Reason.DOCUMENT_UNREADABLE,
             message=f"{len(running)} running heads, feet and page numbers were left out of the text",
-            metadata={"lines": str(len(running)), "left_out": " | ".join(texts)[:_SHOWN_TEXT]},
+            metadata={"lines": str(len(running)), "left_out": shown[:_SHOWN_TEXT]},
         )
     unknown = text.count(NO_CHARACTER)
     if unknown:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from statistics import median
 
 from kbmesh_chunker.documents.pdf_page import Fragment, Page
+from kbmesh_chunker.documents.pdf_text import without_leader
 
 _BINS = 256
 _MIN_LINES = 5
@@ -227,8 +228,9 @@ def _line(row: Sequence[Fragment], page: int, number: int, column_left: float, c
         gap = (fragment.left - before.right) / max(before.size, fragment.size)
         parts.append("\t" if gap >= _CELL_GAP else " " if gap > 0.12 else "")
         parts.append(fragment.text)
+    text = without_leader("".join(parts))
     return Line(
-        text="".join(parts),
+        text=text,
         page=page,
         column=number,
         left=row[0].left,
@@ -236,7 +238,7 @@ def _line(row: Sequence[Fragment], page: int, number: int, column_left: float, c
         baseline=main.baseline,
         size=main.size,
         bold=all(fragment.bold for fragment in row if fragment.text.strip()),
-        fixed=all(fragment.fixed for fragment in row),
+        fixed="\t" not in text and all(fragment.fixed for fragment in row),
         upright=main.upright,
         first_width=row[0].first_width,
         column_left=column_left,

@@ -179,7 +179,8 @@ class _PageText:
                 current.bold = current.bold and piece.bold
                 current.fixed = current.fixed and piece.fixed
                 if piece.longest > current.longest:
-                    current.size, current.longest = piece.size, piece.longest
+                    # What stands first may be a raised mark.
+                    current.size, current.baseline, current.longest = piece.size, piece.baseline, piece.longest
             else:
                 if current is not None and current.text:
                     yield current

@@ -17,6 +17,8 @@ _BULLET = re.compile(r"(?:[•▪●○■□◦‣∙·–—✓➢❖*-]|\(?(?
 _SENTENCE_ENDS = ".!?。！？:：”’\"')）」』…"
 _MAX_INDENT = 40
 _WRAPPED = {" ", ""}
+_LONG = 0.6
+"""Prose that goes on has lines at least so long, as a share of the column."""
 _FULL_LINES = 3
 """So many lines that end at one place are set to a margin."""
 
@@ -127,13 +129,19 @@ def _right_margins(lines: Sequence[Line]) -> dict[int, float]:
     run: list[Line] = []
 
     def close() -> None:
-        right = max((line.right for line in run), default=0.0)
-        full = sum(1 for line in run if line.right > right - 0.5 * line.size)
+        rights = sorted((line.right for line in run), reverse=True)
+        # A few lines may stand out of the margin that the others are set to.
+        right = rights[len(rights) // 20] if rights else 0.0
+        full = sum(1 for line in run if abs(line.right - right) < 0.5 * line.size)
         for line in run:
             margins[id(line)] = right if full >= _FULL_LINES else max(right, line.column_right)
 
     for line in lines:
-        if run and (_place(line) != _place(run[-1]) or abs(line.size - run[-1].size) > 0.08 * line.size):
+        if run and (
+            _place(line) != _place(run[-1])
+            or line.fixed != run[-1].fixed
+            or abs(line.size - run[-1].size) > 0.08 * line.size
+        ):
             close()
             run = []
         run.append(line)
@@ -173,8 +181,8 @@ def _joint(above: Line, below: Line, pitch: float, margin: float) -> str:
         return "\n" if above.level and below.level == above.level and not below.title else _PARAGRAPH
     if not (above.upright and below.upright):
         return _PARAGRAPH
-    alike = abs(above.size - below.size) <= 0.08 * max(above.size, below.size) and above.bold == below.bold
-    if (above.page, above.column) != (below.page, below.column):
+    alike = abs(above.size - below.size) <= 0.08 * max(above.size, below.size)
+    if _place(above) != _place(below):
         return _wrap(above, below) if alike and _runs_on(above, below, margin) else _PARAGRAPH
     gap = above.baseline - below.baseline
     if above.fixed or below.fixed:
@@ -182,18 +190,50 @@ def _joint(above: Line, below: Line, pitch: float, margin: float) -> str:
         return "\n" if both and 0 < gap < 1.6 * max(pitch, above.size) else _PARAGRAPH
     if gap <= 0 or gap > 1.35 * max(pitch, 1.05 * above.size) or (not alike and gap > 0.5 * above.size):
         return _PARAGRAPH
-    ends = above.text.rstrip().endswith(tuple(_SENTENCE_ENDS))
-    if _BULLET.match(below.text) and (ends or _fits(above, below, margin)):
+    return _joint_of_close(above, below, margin)
+
+
+def _joint_of_close(above: Line, below: Line, margin: float) -> str:
+    """The same, of two lines of one size that stand no further apart than others."""
+    if _is_row(above) or _is_row(below):
         return "\n"
-    if "\t" in above.text or "\t" in below.text:
+    ends, fits = above.text.rstrip().endswith(tuple(_SENTENCE_ENDS)), _fits(above, below, margin)
+    if _BULLET.match(below.text) and (ends or fits):
         return "\n"
-    if ends_divided(above.text) and below.text[:1].islower():
-        return " "
     shift = below.left - above.left
-    if not _fits(above, below, margin):
+    if not fits:
         indented = 0.7 * above.size < shift < 4 * above.size
         return _PARAGRAPH if indented and ends and not _BULLET.match(above.text) else _wrap(above, below)
-    return _PARAGRAPH if abs(shift) > 0.7 * above.size and ends else "\n"
+    if not ends and above.bold == below.bold and _goes_on(above, below, margin):
+        return _wrap(above, below)
+    return _PARAGRAPH if above.bold != below.bold or (abs(shift) > 0.7 * above.size and ends) else "\n"
+
+
+def _is_row(line: Line) -> bool:
+    """Whether it has cells, or is an entry of a table of contents."""
+    return "\t" in line.text or " ... " in line.text[-16:]
+
+
+def _goes_on(above: Line, below: Line, margin: float) -> bool:
+    """Whether a line that could have held another word is in the middle of a sentence all the same."""
+    if ends_divided(above.text) and below.text[:1].islower():
+        return True
+    if above.right - above.column_left < _LONG * (margin - above.column_left):
+        return False
+    first = below.text[:1]
+    return first.islower() or (is_wide(first) and is_wide(above.text[-1:]))
+
+
+def _runs_on(above: Line, below: Line, margin: float) -> bool:
+    """Whether a paragraph goes on in the next column or on the next page."""
+    if _BULLET.match(below.text) or _is_row(above) or _is_row(below) or above.fixed or below.fixed:
+        return False
+    if ends_divided(above.text):
+        return True
+    if above.text.rstrip().endswith(tuple(_SENTENCE_ENDS)) or above.bold != below.bold:
+        return False
+    first = below.text.lstrip("“‘\"'(")[:1]
+    return first.islower() or (not _fits(above, below, margin) and below.left < below.column_left + 0.7 * below.size)
 
 
 def _fits(above: Line, below: Line, margin: float) -> bool:
@@ -202,18 +242,6 @@ def _fits(above: Line, below: Line, margin: float) -> bool:
     wide = bool(below.text) and is_wide(below.text[0])
     needed = min(below.first_width, 2.2 * below.size) if wide else below.first_width
     return room > needed + 0.35 * above.size
-
-
-def _runs_on(above: Line, below: Line, margin: float) -> bool:
-    """Whether a paragraph goes on in the next column or on the next page."""
-    if _BULLET.match(below.text) or "\t" in above.text or "\t" in below.text or above.fixed or below.fixed:
-        return False
-    if ends_divided(above.text):
-        return True
-    if above.text.rstrip().endswith(tuple(_SENTENCE_ENDS)):
-        return False
-    first = below.text.lstrip("“‘\"'(")[:1]
-    return first.islower() or (not _fits(above, below, margin) and below.left < below.column_left + 0.7 * below.size)
 
 
 def _wrap(above: Line, below: Line) -> str:

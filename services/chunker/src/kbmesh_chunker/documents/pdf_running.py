@@ -1,18 +1,20 @@
 """Lines that stand on page after page and belong to none: running heads and feet, page numbers."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from kbmesh_chunker.documents.pdf_layout import Line
 
 _MARGIN = 0.13
 """How much of the page's height, at the top and at the bottom, such lines may stand in."""
-_LINES = 3
+_LINES = 2
 """So many lines of each margin are looked at, from outside in."""
 _PAGES = 3
 """A line is a running one if so many pages have it; both pages of a document that has but two."""
 _STEP = 2
 """And from one of them to the next are so many pages, as left and right pages may differ."""
+_ALONE = re.compile(r"[-–—\[( ]*(\d{1,5})[-–—\]) ]*")
 _NUMBER = re.compile(r"\d+|\b[ivxlc]+\b")
 
 
@@ -30,7 +32,19 @@ def running_lines(pages: Sequence[Sequence[Line]], heights: Sequence[float], bod
                 margin if line is not None and id(line) in inner else ()
                 for margin, line in zip(margins, row, strict=True)
             ]
-    return found
+    return found | _page_numbers(pages, heights)
+
+
+def _page_numbers(pages: Sequence[Sequence[Line]], heights: Sequence[float]) -> set[int]:
+    """Numbers that stand alone at the edge of their page and count as the pages do."""
+    alone: list[tuple[int, Line]] = []
+    for page, (lines, height) in enumerate(zip(pages, heights, strict=True)):
+        for head in (True, False):
+            outermost = _margin(lines, height, head)[:1]
+            numbers = [(_ALONE.fullmatch(line.text.strip()), line) for line in outermost]
+            alone.extend((int(number.group(1)) - page, line) for number, line in numbers if number)
+    counts = Counter(offset for offset, _ in alone)
+    return {id(line) for offset, line in alone if counts[offset] >= _PAGES}
 
 
 def _margin(lines: Sequence[Line], height: float, head: bool) -> Sequence[Line]:

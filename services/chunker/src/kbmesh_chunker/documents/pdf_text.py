@@ -22,7 +22,7 @@ _ODD = re.compile(
     "\ue000-\uf8ff\ufb00-\ufdff\ufe70-\ufeff\ufff0-\ufffc\uffff\U000f0000-\U0010ffff]"
 )
 _MARK = re.compile("[\u0300-\u036f\u3099\u309a]")
-_LEADER = re.compile(r"(?:\.[ \u00a0]?){5,}|(?:·[ ]?){5,}|_{8,}|…{3,}")
+_LEADER = re.compile(r"[ \t]?(?:(?:\.[ \t]?){5,}|(?:·[ \t]?){5,}|…{3,})")
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _LAST_PART = re.compile(r"[^\W_]+(?:-[^\W_]+)*$")
 _FIRST_PART = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
@@ -34,11 +34,9 @@ def clean(text: str) -> str:
     """Text of a page without what no reader sees: control characters, ligatures, presentation forms of letters,
     symbols of private use. What stands for no character becomes U+FFFD."""
     if text.isascii() and text.isprintable():
-        return _LEADER.sub(_shorten, text)
+        return text
     text = _ODD.sub(_plain, text)
-    if _MARK.search(text):
-        text = unicodedata.normalize("NFC", text)
-    return _LEADER.sub(_shorten, text)
+    return unicodedata.normalize("NFC", text) if _MARK.search(text) else text
 
 
 def _plain(match: re.Match[str]) -> str:
@@ -57,9 +55,9 @@ def _plain(match: re.Match[str]) -> str:
     return character if code == 0xFFFC else ""
 
 
-def _shorten(match: re.Match[str]) -> str:
-    leader = match.group()
-    return leader[0] * 3 + (" " if leader.endswith(" ") else "")
+def without_leader(text: str) -> str:
+    """A line of a table of contents, with the dots that lead to the page number put as three."""
+    return _LEADER.sub(" ... ", text).rstrip() if ". ." in text or "...." in text or "··" in text else text
 
 
 class Words:
