@@ -34,13 +34,14 @@ async def test_real_files_by_every_strategy(chunk: Chunk, name: str, size: int, 
         check_laws(await chunk(content, filename=name, strategy=strategy, size=size))
 
 
-async def test_mail_is_taken_in_as_text(chunk: Chunk) -> None:
+async def test_mail_is_cut_as_mail(chunk: Chunk) -> None:
     mail = "From: ada@example.org\nTo: bob@example.org\nSubject: Backups\n\nThey run nightly.\n"
     chunked = await chunk(mail, filename="backups.eml")
-    assert chunked.config.strategy is Strategy.SEMANTIC
+    assert chunked.config.strategy is Strategy.EMAIL
     assert chunked.document.source_type is SourceType.EMAIL
     assert chunked.strategy_reason
-    assert "They run nightly." in chunked.chunks[0].text
+    assert chunked.chunks[0].text == "They run nightly."
+    assert "Subject: Backups" in chunked.chunks[0].piece.context
 
 
 async def test_who_chooses_gets_no_reason(chunk: Chunk) -> None:

@@ -35,12 +35,6 @@ from kbmesh_chunker.documents.source import (
 
 MAX_LINE_CHARACTERS = 1_000
 """A line of the context, and a value that every chunk carries, at most."""
-_NO_DOCUMENTS = ("image/", "audio/", "video/", "font/", "model/")
-_SIGNATURES = {
-    "application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature",
-    "application/pgp-encrypted",
-}  # fmt: skip
-_SEALED = {"application/ms-tnef", "application/vnd.ms-tnef", "application/pkcs7-mime", "application/x-pkcs7-mime"}
 _HEADER_SIGN = re.compile(r"(?:From|To|Subject|Date|Sent|Cc):", re.IGNORECASE)
 
 
@@ -191,13 +185,10 @@ def _read_attachments(
     warnings: list[Warning] = []
     unread: list[str] = []
     for attachment in attachments:
-        kind = attachment.media_type
-        if kind in _SIGNATURES:
+        if attachment.unread:
+            unread += [] if attachment.is_signature else [attachment.name]
             continue
-        if kind in _SEALED or kind.startswith(_NO_DOCUMENTS) or attachment.name.lower() == "winmail.dat":
-            unread.append(attachment.name)
-            continue
-        inner = SourceDocument(content=attachment.content, media_type=kind, filename=attachment.name)
+        inner = SourceDocument(content=attachment.content, media_type=attachment.media_type, filename=attachment.name)
         found, problems = reading.inner(inner, name=attachment.name)
         warnings += problems
         documents += [_of_mail(document, attachment, header) for document in found]

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kbmesh_rpc.errors import DocumentUnreadable, Reason
 
@@ -12,12 +12,12 @@ from kbmesh_chunker.documents.mail_charset import decode_mail_bytes, known_codec
 from kbmesh_chunker.documents.mail_entity import (
     MAX_NESTING,
     Entity,
+    Multipart,
     guess_boundary,
-    parts_of,
-    preamble_and_epilogue,
+    split_multipart,
 )
 from kbmesh_chunker.documents.mail_header import FieldValue, clean, decode_words, parse_field
-from kbmesh_chunker.documents.media_type import HTML, MAIL
+from kbmesh_chunker.documents.media_type import HTML, MAIL, binary_type, parse_media_type, type_by_name
 from kbmesh_chunker.documents.reading import Reading
 from kbmesh_chunker.documents.source import Warning  # noqa: A004 - the contract's name
 from kbmesh_chunker.documents.transfer_encoding import undo_transfer_encoding, uuencoded_blocks
@@ -27,9 +27,23 @@ _STATUS = {"message/delivery-status", "message/disposition-notification", "messa
            "message/feedback-report", "message/external-body", "message/tracking-status"}  # fmt: skip
 _ENRICHED_MARK = re.compile(r"<(<)|</?[A-Za-z0-9-]{1,60}>")
 _STUB_CHARACTERS = 400
+_MAX_NOTICE_BYTES = 1_000
+_TEXT_KINDS = {"text/plain", HTML, "application/xhtml+xml", "text/enriched", "text/richtext", "text"}
+_NO_BODY = {"text/calendar", "text/x-vcalendar", "text/vcard", "text/x-vcard", "text/x-amp-html"}
+_UNREAD = {
+    "application/ms-tnef", "application/vnd.ms-tnef", "application/pkcs7-mime", "application/x-pkcs7-mime",
+}  # fmt: skip
+_SIGNATURES = {
+    "application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature",
+    "application/pgp-encrypted",
+}  # fmt: skip
+_UNMISSED = {"script", "style"}
+_NO_DOCUMENTS = ("image/", "audio/", "video/", "font/", "model/")
 _STUB = re.compile(
     r"\b(?:html|browser|navigateur|navegador|webbrowser|view (?:this|it|the) (?:e-?mail|message)|mime)\b", re.IGNORECASE
 )
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_MAGIC_BYTES = 4096
 _LINE_ENDS = re.compile(r"\r\n?")
 
 
@@ -45,6 +59,10 @@ class Attachment:
     """Text where its charset is known."""
     is_message: bool = False
     """Whether it is a mail that was forwarded."""
+    unread: bool = False
+    """Whether it is of a kind that is not read, and has no content here."""
+    is_signature: bool = False
+    """Whether it only proves who wrote the mail, so that nobody misses it."""
 
 
 @dataclass(kw_only=True)
@@ -91,54 +109,41 @@ class BodyReader:
         kind = declared.value
         if kind.startswith("multipart/"):
             return self._read_multipart(entity, declared, depth)
-        return self._read_leaf(entity, declared)
+        return self._read_leaf(entity, declared, depth)
 
     def _read_multipart(self, entity: Entity, declared: FieldValue, depth: int) -> MailContent:
         if depth >= MAX_NESTING:
             content = self._read_text(entity, FieldValue(value="text/plain"))
             content.warnings.append(_warning(f"parts are nested more than {MAX_NESTING} deep; kept as they stand"))
             return content
-        digest = declared.value == "multipart/digest"
-        boundary, parts = _split(entity, default_type=MAIL if digest else "text/plain")
-        if not parts:
-            if not entity.body.strip():
+        found = _split(entity, default_type=MAIL if declared.value == "multipart/digest" else "text/plain")
+        if not found.parts:
+            rest = found.unshown if found.found else entity.body
+            if not rest.strip():
                 return MailContent()
-            # No delimiter anywhere: it is one text, whatever it says.
+            # No part anywhere: it is one text, whatever it says.
             content = self._read_text(entity, FieldValue(value="text/plain"))
             content.warnings.append(_warning(f"a {declared.value} has no parts; it was read as text"))
             return content
-        children = [self.read(part, depth + 1) for part in parts]
+        children = [self.read(part, depth + 1) for part in found.parts]
         content = _alternative(children) if declared.value == "multipart/alternative" else _together(children)
         if declared.value == "multipart/encrypted":
-            content.warnings.append(
-                _warning("the mail is encrypted; its text cannot be read", Reason.UNSUPPORTED_MEDIA_TYPE)
-            )
-        content.warnings += _unshown(entity, boundary)
+            message = "the mail is encrypted; its text cannot be read"
+            content.warnings.append(_warning(message, Reason.UNSUPPORTED_MEDIA_TYPE))
+        content.warnings += _unshown(found)
         return content
 
-    def _read_leaf(self, entity: Entity, declared: FieldValue) -> MailContent:
+    def _read_leaf(self, entity: Entity, declared: FieldValue, depth: int) -> MailContent:
         kind = declared.value
         disposition = parse_field(entity.first("content-disposition"))
         filename = _filename(disposition, declared)
         if kind in _MESSAGES:
             return self._attached_message(entity, kind, filename)
-        attached = disposition.value == "attachment" or bool(filename)
         if kind in _STATUS:
             return self._read_text(entity, FieldValue(value="text/plain"))
-        if not attached and kind in {
-            "text/plain",
-            "text/html",
-            "application/xhtml+xml",
-            "text/enriched",
-            "text/richtext",
-            "text",
-        }:
-            return self._read_text(entity, declared)
-        if (
-            not attached
-            and kind.startswith("text/")
-            and kind not in {"text/calendar", "text/x-vcalendar", "text/x-amp-html"}
-        ):
+        attached = disposition.value == "attachment" or (bool(filename) and depth > 0)
+        inline = kind in _TEXT_KINDS or (kind.startswith("text/") and kind not in _NO_BODY)
+        if inline and not attached:
             return self._read_text(entity, declared)
         return self._attached(entity, declared, filename)
 
@@ -173,7 +178,7 @@ class BodyReader:
 
     def _add_html(self, html: str, content: MailContent) -> None:
         # Loads a parser that a mail without HTML does not need.
-        from kbmesh_chunker.documents.html import html_to_markdown
+        from kbmesh_chunker.documents.html import html_to_markdown, left_out_warning
 
         content.plain = False
         try:
@@ -186,6 +191,8 @@ class BodyReader:
             )
             return
         content.fragments.append(_LINE_ENDS.sub("\n", found.text.replace("\u00a0", " ")))
+        if set(found.left_out) - _UNMISSED:
+            content.warnings += left_out_warning(found)
 
     def _attached_message(self, entity: Entity, kind: str, filename: str) -> MailContent:
         decoded = undo_transfer_encoding(entity.body, entity.first("content-transfer-encoding"), is_text=True)
@@ -199,10 +206,14 @@ class BodyReader:
 
     def _attached(self, entity: Entity, declared: FieldValue, filename: str) -> MailContent:
         kind = declared.value
+        name = filename or clean(decode_words(entity.first("content-description"))) or f"unnamed {kind}"
+        if kind in _UNREAD | _SIGNATURES or kind.startswith(_NO_DOCUMENTS) or name.lower() == "winmail.dat":
+            is_signature = kind in _SIGNATURES
+            unread = Attachment(name=name, media_type=kind, content=b"", unread=True, is_signature=is_signature)
+            return MailContent(attachments=[unread])
         is_text = kind.startswith("text/")
         decoded = undo_transfer_encoding(entity.body, entity.first("content-transfer-encoding"), is_text=is_text)
         data = decoded.data + decoded.tail
-        name = filename or clean(decode_words(entity.first("content-description"))) or f"unnamed {kind}"
         warnings = [_warning(f"{name}: {decoded.problem}", part=name)] if decoded.problem else []
         content: bytes | str = data
         if is_text:
@@ -214,19 +225,39 @@ class BodyReader:
                 content = found.text
                 if found.problem:
                     warnings.append(_warning(f"{name}: {found.problem}", part=name))
-        attachment = Attachment(name=name, media_type=kind, content=content)
-        return MailContent(attachments=[attachment] if data.strip() or filename else [], warnings=warnings)
+        if not data.strip() and not filename:
+            return MailContent(warnings=warnings)
+        attachment = _as_document(Attachment(name=name, media_type=kind, content=content))
+        return MailContent(attachments=[attachment], warnings=warnings)
 
 
-def _split(entity: Entity, default_type: str) -> tuple[str, list[Entity]]:
-    """The boundary that the body uses and the parts between. Tries those of all headers, then looks in the body."""
+def _as_document(attachment: Attachment) -> Attachment:
+    """An attachment that does not say what it is, as what it is: by its name, its first bytes, or as plain text."""
+    content = attachment.content
+    if isinstance(content, str) or parse_media_type(attachment.media_type).media_type:
+        return attachment
+    if type_by_name(attachment.name) or binary_type(content[:_MAGIC_BYTES]):
+        return attachment
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        return replace(attachment, content=b"", unread=True)
+    if _CONTROL.search(text):
+        return replace(attachment, content=b"", unread=True)
+    return replace(attachment, content=text)
+
+
+def _split(entity: Entity, default_type: str) -> Multipart:
+    """The parts of a multipart. Tries the boundaries of all its headers, then looks for one in the body."""
+    split = Multipart(parts=(), unshown=b"", found=False)
     for declared in entity.content_types:
         boundary = declared.parameters.get("boundary", "")
-        parts = parts_of(entity, boundary, default_type) if boundary else []
-        if parts:
-            return boundary, parts
-    boundary = guess_boundary(entity)
-    return boundary, parts_of(entity, boundary, default_type) if boundary else []
+        found = split_multipart(entity, boundary, default_type) if boundary else split
+        if found.parts:
+            return found
+        split = found if found.found else split
+    guessed = guess_boundary(entity)
+    return split_multipart(entity, guessed, default_type) if guessed else split
 
 
 def _together(children: Sequence[MailContent]) -> MailContent:
@@ -273,21 +304,21 @@ def _without_files(text: str, content: MailContent) -> str:
         kept.append(text[position : block.start])
         position = block.end
         content.attachments.append(
-            Attachment(name=decode_words(block.filename), media_type="application/octet-stream", content=block.data)
+            _as_document(
+                Attachment(name=decode_words(block.filename), media_type="application/octet-stream", content=block.data)
+            )
         )
     kept.append(text[position:])
     return "".join(kept)
 
 
-def _unshown(entity: Entity, boundary: str) -> list[Warning]:
+def _unshown(found: Multipart) -> list[Warning]:
     """A warning where a text stands outside the parts, unless it only says that this is MIME."""
-    before, after = preamble_and_epilogue(entity, boundary)
-    if b"MIME" in before.upper() and len(before) < 1_000:
-        before = b""
-    lost = len(before.strip()) + len(after.strip())
-    if not lost:
+    lost = found.unshown.strip()
+    if not lost or (b"MIME" in lost.upper() and len(lost) < _MAX_NOTICE_BYTES):
         return []
-    return [_warning(f"{lost} bytes before and after the parts of the mail, which no program shows, were not taken")]
+    message = f"{len(lost)} bytes before and after the parts of the mail, which no program shows, were not taken"
+    return [_warning(message)]
 
 
 def _filename(disposition: FieldValue, declared: FieldValue) -> str:

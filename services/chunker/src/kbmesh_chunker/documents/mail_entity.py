@@ -17,6 +17,7 @@ MAX_NESTING = 32
 _FIELD = re.compile(rb"([!-9;-~]{1,100})[ \t]*:")
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 _BLANK_LINES = re.compile(rb"(?:[ \t]*(?:\r\n|\r|\n))+")
+_BLANK_LINE = re.compile(rb"[ \t]*(?:\r\n|\r|\n)")
 _POSTMARK = re.compile(rb">?From [^\r\n]*(?:\r\n|\r|\n)")
 _COMMON = """
     from to cc bcc subject date message-id received return-path reply-to sender in-reply-to references mime-version
@@ -24,6 +25,7 @@ _COMMON = """
     delivered-to delivery-date list-id list-unsubscribe user-agent importance priority status envelope-to sent
     organization authentication-results dkim-signature thread-topic thread-index resent-from resent-to resent-date
 """
+_MAX_UNKNOWN_FIELDS = 20
 _KNOWN = frozenset(name.encode() for name in _COMMON.split())
 _DELIMITER = re.compile(
     rb"^--([^\r\n]{1,200}?)[ \t]*(?:\r\n|\r|\n)(?=content-[a-z-]+[ \t]*:)", re.IGNORECASE | re.MULTILINE
@@ -74,8 +76,11 @@ def parse_entity(data: bytes, start: int = 0, end: int | None = None, *, default
     """Reads the header of the entity that stands in data[start:end]."""
     end = len(data) if end is None else end
     fields: list[tuple[str, bytearray]] = []
-    position = start
-    body = start
+    if not _begins_header(data, start, end):
+        blank = _BLANK_LINE.match(data, start, end)
+        body = blank.end() if blank else start
+        return Entity(data=data, header=(), header_start=start, body_start=body, end=end, default_type=default_type)
+    position = body = start
     while position < end:
         line_end = _line_end(data, position, end)
         line = data[position:line_end].rstrip(b"\r\n")
@@ -87,12 +92,12 @@ def parse_entity(data: bytes, start: int = 0, end: int | None = None, *, default
             body = line_end
             break
         found = _FIELD.match(line)
-        if found is not None and (fields or _is_known(data, position, end)):
+        if found is not None:
             fields.append((found.group(1).decode("ascii").lower(), bytearray(line[found.end() :])))
         elif fields and (line[:1] in b" \t" or _is_known(data, line_end, end)):
             # A line that is no field, between fields: a fold without its blank.
             fields[-1][1].extend(b"\n" + line)
-        elif fields or position > start or not _POSTMARK.match(data, position, end):
+        else:
             body = position
             break
         position = body = line_end
@@ -107,27 +112,37 @@ def parse_mail(data: bytes) -> Entity:
     first = blank.end() if blank else start
     postmark = _POSTMARK.match(data, first)
     after = postmark.end() if postmark else first
-    if _is_known(data, after, len(data)):
+    if _begins_header(data, after, len(data)):
         return parse_entity(data, after)
     return Entity(data=data, header=(), header_start=start, body_start=start, end=len(data))
 
 
-def parts_of(entity: Entity, boundary: str, default_type: str) -> list[Entity]:
-    """The parts between the delimiters of a boundary; none where it does not occur."""
-    return [
-        parse_entity(entity.data, start, end, default_type=default_type)
-        for start, end in _between(entity, boundary.rstrip().encode("utf-8", "replace"))
-    ]
+@dataclass(frozen=True, kw_only=True)
+class Multipart:
+    """What stands between the delimiters of a boundary, and outside them."""
+
+    parts: tuple[Entity, ...]
+    unshown: bytes
+    """What stands before the first part and after the last, where no program shows it."""
+    found: bool
+    """Whether the boundary occurs at all."""
 
 
-def preamble_and_epilogue(entity: Entity, boundary: str) -> tuple[bytes, bytes]:
-    """What stands before the first part, and after the last, where no program shows it."""
+def split_multipart(entity: Entity, boundary: str, default_type: str) -> Multipart:
+    """The parts between the delimiters of a boundary. Those after the closing one count too."""
     delimiters = list(_delimiters(entity, boundary.rstrip().encode("utf-8", "replace")))
     if not delimiters:
-        return b"", b""
-    closing = next((delimiter for delimiter in delimiters if delimiter.closes), None)
-    before = entity.data[entity.body_start : delimiters[0].start]
-    return before, entity.data[closing.end : entity.end] if closing else b""
+        return Multipart(parts=(), unshown=b"", found=False)
+    places = []
+    for delimiter, following in zip(delimiters, (*delimiters[1:], None), strict=True):
+        if not delimiter.closes:
+            places.append((delimiter.end, max(delimiter.end, following.start) if following else entity.end))
+    after = entity.data[delimiters[-1].end : entity.end] if delimiters[-1].closes else b""
+    return Multipart(
+        parts=tuple(parse_entity(entity.data, start, end, default_type=default_type) for start, end in places),
+        unshown=entity.data[entity.body_start : delimiters[0].start] + after,
+        found=True,
+    )
 
 
 def guess_boundary(entity: Entity) -> str:
@@ -142,16 +157,6 @@ class _Delimiter:
     """Where the line end before it begins, which belongs to it."""
     end: int
     closes: bool
-
-
-def _between(entity: Entity, boundary: bytes) -> Iterator[tuple[int, int]]:
-    start: int | None = None
-    for delimiter in _delimiters(entity, boundary):
-        if start is not None:
-            yield start, max(start, delimiter.start)
-        start = None if delimiter.closes else delimiter.end
-    if start is not None:
-        yield start, entity.end
 
 
 def _delimiters(entity: Entity, boundary: bytes) -> Iterator[_Delimiter]:
@@ -179,6 +184,20 @@ _REST = re.compile(rb"(--)?[ \t]*(?:\r\n|\r|\n|\Z)")
 def _line_end(data: bytes, position: int, end: int) -> int:
     found = _LINE.match(data, position, end)
     return found.end() if found else end
+
+
+def _begins_header(data: bytes, position: int, end: int) -> bool:
+    """Whether lines of a header follow, with a field that mails have among the first."""
+    for _ in range(_MAX_UNKNOWN_FIELDS):
+        if _is_known(data, position, end):
+            return True
+        line_end = _line_end(data, position, end)
+        if not data[position:line_end].strip() or (
+            data[position : position + 1] not in {b" ", b"\t"} and not _FIELD.match(data, position, line_end)
+        ):
+            return False
+        position = line_end
+    return False
 
 
 def _is_known(data: bytes, position: int, end: int) -> bool:

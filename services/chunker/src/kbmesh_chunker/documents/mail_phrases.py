@@ -14,28 +14,30 @@ def _words(words: str) -> str:
 
 
 _WROTE = _words("""
-    wrote / wrote the following / writes / written / said
+    wrote / wrote the following / writes / written
     schrieb / schrieben / schreibt / hat geschrieben
     a écrit / a ecrit / écrivait / escribió / escribio / escreveu / va escriure / ha scritto / scrisse
     schreef / schreef het volgende / heeft het volgende geschreven / skrev / skrifaði / kirjoitti
     napisał / napisała / napisał\\(a\\) / napsal / napsala / napsal\\(a\\) / napísal / napísala / napisao / pisze
     írta / ezt írta / a scris / yazdı / şunu yazdı / şunları yazdı
     написал / написала / написав / пише / пишет / писал / писала / έγραψε
-    đã viết / menulis / เขียนว่า / เขียน / כתב / כתבה / כתב/ה / كتب / نوشت / ने लिखा
-    写道 / 寫道 / のメール / さんは書きました / が書きました / 書きました / 님이 작성 / 작성
+    đã viết / menulis / כתב / כתבה / כתב/ה / كتب / نوشت / ने लिखा
 """)
+_UNSPACED_WROTE = _words("写道 / 寫道 / のメール / 書きました / 님이 작성 / 작성 / เขียนว่า / เขียน")
 _OPENERS = _words("""
     On / At / Am / Den / D. / Le / El / El dia / Il / Il giorno / Em / A / Op / På / Dne / Dňa / W dniu / Dnia / Pe /
     Dana / U / Στις / Vào / Pada / В / Вт / Пн / Ср / Чт / Пт / Сб / Вс / 在 / 于 / 於 / ב / في
 """)
 _MARK = r"[^\S\r\n]?[:：]"
 
-OPENED_ATTRIBUTION = re.compile(rf"(?:{_OPENERS})(?:[\s,\-]|(?<=[在于於])).{{2,}}(?:{_WROTE})[^:：]{{0,60}}[:：]")
+OPENED_ATTRIBUTION = re.compile(
+    rf"(?:{_OPENERS})(?:[\s,\-]|(?<=[在于於])).{{2,}}(?:{_WROTE}|{_UNSPACED_WROTE})[^:：]{{0,60}}[:：]"
+)
 """`On Tue, 4 Mar 2025 at 10:00, Kim <kim@example.com> wrote:` and its kin. It may go over several lines."""
 ATTRIBUTIONS = (
     OPENED_ATTRIBUTION,
     # "Kim Lee <kim@example.com> wrote:", "kim (Kim Lee) writes:"
-    re.compile(rf".*(?<!\w)(?:{_WROTE})[^:：]{{0,40}}[:：]|.*[^\x00-\u024f](?:{_WROTE})[^:：]{{0,40}}[:：]"),
+    re.compile(rf".*(?:(?<!\w)(?:{_WROTE})|{_UNSPACED_WROTE})[^:：]{{0,40}}[:：]"),
     # "2025-03-04 10:00 GMT+01:00 Kim <kim@example.com>:"
     re.compile(rf"(?=.*\d).*[^\s<>@]+@[^\s<>@]+>?\)?{_MARK}"),
     re.compile(r"(?=.*\d{4}).*(?:さん|様|님)[^:：]{0,20}[:：]"),
@@ -101,7 +103,7 @@ FIELD_KINDS = {
 }
 """What a label in lower case stands for: from, date, to, cc or subject."""
 FIELD = re.compile(
-    rf"[ \t]*[*_]{{0,2}}({_either(chr(10).join(map(re.escape, FIELD_KINDS)))})[ \t\u00a0]?[*_]{{0,2}}[:：][*_]{{0,2}}"
+    rf" ?[*_]{{0,2}}({_either(chr(10).join(map(re.escape, FIELD_KINDS)))})[ \t\u00a0]?[*_]{{0,2}}[:：][*_]{{0,2}}"
     r"(?:[ \t\u00a0]|$)",
     re.IGNORECASE,
 )
@@ -114,13 +116,13 @@ _DEVICES = _words("""
     telemóvel / celular / dispositivo / cellulare / mobiel / mobil / telefon / telefoon
 """)
 _MOBILE = _either("""
-    sent (?:from|via|using) (?:my |the )?(?:DEVICE)\\b.{0,80}
+    sent (?:from|via|using) (?:my |the )?(?:DEVICE)\\b.{0,40}
     get outlook for \\S.{0,60}
     von (?:meinem|meiner) (?:DEVICE)\\b.{0,40} gesendet
-    gesendet (?:von|mit|aus) (?:meinem |meiner |der )?(?:DEVICE)\\b.{0,60}
-    envoyé (?:de|depuis|à partir de) (?:mon |ma )?(?:DEVICE)\\b.{0,60}
-    enviado (?:desde|do|de|del) (?:mi |meu |o )?(?:DEVICE)\\b.{0,60}
-    inviato da(?:l)? (?:mio )?(?:DEVICE)\\b.{0,60}
+    gesendet (?:von|mit|aus) (?:meinem |meiner |der )?(?:DEVICE)\\b.{0,40}
+    envoyé (?:de|depuis|à partir de) (?:mon |ma )?(?:DEVICE)\\b.{0,40}
+    enviado (?:desde|do|de|del) (?:mi |meu |o )?(?:DEVICE)\\b.{0,40}
+    inviato da(?:l)? (?:mio )?(?:DEVICE)\\b.{0,40}
     (?:verstuurd|verzonden) (?:met|vanaf|vanuit|via) (?:mijn |my )?(?:DEVICE)\\b.{0,40}
     (?:skickat|sendt) (?:från|fra) min (?:DEVICE)\\b.{0,40}
     lähetetty (?:iphonesta|ipadista|androidista|puhelimesta|\\S{1,20}-laitteesta)

@@ -80,8 +80,10 @@ def _mark_quoted_lines(lines: Sequence[_TextLine], kinds: list[MailSectionKind])
             if not lines[index].blank:
                 last = index
             index += 1
+        if _is_escaped(lines, first, last):
+            continue
         attribution = _attribution_start(lines, kinds, first)
-        if attribution is None and _is_no_quote(lines, first, last):
+        if attribution is None and _is_session(lines, first, last):
             continue
         for place in range(first if attribution is None else attribution, last + 1):
             kinds[place] = MailSectionKind.QUOTE
@@ -91,12 +93,15 @@ def _is_quoted(line: _TextLine) -> bool:
     return _QUOTE_MARK.match(line.content) is not None
 
 
-def _is_no_quote(lines: Sequence[_TextLine], first: int, last: int) -> bool:
-    """Whether lines with `>` are something else: a session with Python, or a "From " that a mailbox escaped."""
-    told = [lines[place].content for place in range(first, last + 1) if not lines[place].blank]
-    if _PROMPT.match(told[0]) and all(line.startswith(">>>") for line in told):
-        return True
-    return len(told) == 1 and _ESCAPED_FROM.match(told[0]) is not None
+def _is_session(lines: Sequence[_TextLine], first: int, last: int) -> bool:
+    """Whether lines with `>` are a session with Python."""
+    told = [line.content for line in lines[first : last + 1] if not line.blank]
+    return _PROMPT.match(told[0]) is not None and all(line.startswith(">>>") for line in told)
+
+
+def _is_escaped(lines: Sequence[_TextLine], first: int, last: int) -> bool:
+    """Whether a mailbox put the mark before a line that begins with "From "."""
+    return first == last and _ESCAPED_FROM.match(lines[first].content) is not None
 
 
 def _attribution_start(lines: Sequence[_TextLine], kinds: Sequence[MailSectionKind], quote: int) -> int | None:
@@ -113,7 +118,7 @@ def _attribution_start(lines: Sequence[_TextLine], kinds: Sequence[MailSectionKi
     for first in range(last, max(-1, last - _MAX_ATTRIBUTION_LINES), -1):
         if lines[first].blank or kinds[first] is not MailSectionKind.BODY:
             break
-        joined = f"{lines[first].content.strip().strip('*_')} {joined}".strip()
+        joined = " ".join(f"{lines[first].content.strip().strip('*_')} {joined}".split())
         if len(joined) > _MAX_ATTRIBUTION_CHARACTERS:
             break
         patterns = ATTRIBUTIONS if first == last else ATTRIBUTIONS[:1]

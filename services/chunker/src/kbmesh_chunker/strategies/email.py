@@ -13,7 +13,7 @@ from kbmesh_chunker.documents.source import Grammar, MailLayout, MailSection, Ma
 from kbmesh_chunker.mail_labels import sections_within
 from kbmesh_chunker.piece import Piece
 from kbmesh_chunker.strategies.port import Work
-from kbmesh_chunker.strategies.semantic import paragraph_breaks
+from kbmesh_chunker.strategies.semantic import find_paragraphs
 
 WHOLE_BELOW = 2000
 """Characters. The default goes down with a smaller size: no mail that stays whole for it is over the size plus the
@@ -93,7 +93,8 @@ def _stretches(work: Work, layout: MailLayout) -> list[tuple[int, int]]:
         else:
             stretches.append([section])
     if len(stretches) > 1 and not _says(work, stretches[-1]):
-        stretches[-2] += stretches.pop()
+        last = stretches.pop()
+        stretches[-1] += last
     return [(sections[0].start, sections[-1].end) for sections in stretches]
 
 
@@ -114,14 +115,16 @@ def _says(work: Work, sections: Sequence[MailSection]) -> bool:
 
 def _breaks(work: Work, layout: MailLayout) -> Breaks:
     """Between paragraphs, also quoted ones, and before a quote; a short quote is held to the answer below it."""
-    breaks = [(found.end(), _NEXT_PARAGRAPH) for found in _QUOTED_BLANK.finditer(work.document.text)]
-    seals = []
+    text = work.document.text
+    breaks = [(found.end(), _NEXT_PARAGRAPH) for found in _QUOTED_BLANK.finditer(text)]
+    seals: list[tuple[int, int]] = []
+    find_paragraphs(text, 0, len(text), 1, breaks, seals)
     for section, following in zip(layout.sections, (*layout.sections[1:], None), strict=True):
         if section.kind is MailSectionKind.QUOTE:
             breaks.append((section.start, _NEXT_QUOTE))
             if following is not None and following.kind is MailSectionKind.BODY and _is_tiny(work, section):
                 seals.append((section.start, following.start))
-    return paragraph_breaks(work.document.text, 1, breaks=breaks, seals=seals)
+    return Breaks(breaks, seals)
 
 
 def _types(layout: MailLayout, spans: Sequence[tuple[int, int]]) -> list[str]:
