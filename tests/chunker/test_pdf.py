@@ -453,3 +453,26 @@ def test_what_a_form_was_filled_with_is_read() -> None:
 )
 def test_characters_are_those_that_are_read(drawn: str, read_as: str) -> None:
     assert clean(drawn) == read_as
+
+
+def test_page_numbers_beside_titles_that_change_are_left_out() -> None:
+    def draw(canvas: Canvas) -> None:
+        for page, name in enumerate(("Oil", "Water", "Air", "Steam", "Salt"), start=7):
+            paragraph(canvas, f"On {name}. {PROSE}", 72, 700, width=450)
+            canvas.setFont("Helvetica", 9)
+            canvas.drawString(72, 40, f"Chapter {page - 6}. {name}")
+            canvas.drawRightString(WIDTH - 72, 40, str(page))
+            canvas.showPage()
+
+    document = extract(write(draw))
+    assert "Chapter" not in document.text
+    assert document.warnings[0].metadata["lines"] == "5"
+
+
+def test_a_table_of_contents_is_a_table() -> None:
+    def draw(canvas: Canvas) -> None:
+        paragraph(canvas, PROSE, 72, 760, width=450)
+        for row in range(8):
+            canvas.drawString(72, 600 - 14 * row, f"{row}.1 Pumps " + ". " * 60 + f"{row + 10}")
+
+    assert "\n".join(f"{row}.1 Pumps\t{row + 10}" for row in range(8)) in extract(write(draw)).text

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pypdfium2 as pdfium
 import pypdfium2.raw as native
@@ -157,7 +158,8 @@ class _PageText:
         written = native.FPDFText_GetText(self._page, 0, count, buffer)
         units = bytes(buffer)[: 2 * max(0, written - 1)]
         text = units.decode("utf-16-le", "surrogatepass")
-        if len(text) * 2 != len(units):
+        narrow = len(text) * 2 == len(units)
+        if not narrow:
             # Positions are in UTF-16.
             text = "".join(chr(unit) for unit in memoryview(units).cast("H"))
         same = len(text) == count
@@ -171,7 +173,7 @@ class _PageText:
                 first, last = self._index(first), self._index(last)
             if first < 0 or last < 0:
                 continue
-            content = _characters(word.group())
+            content = word.group() if narrow else _characters(word.group())
             piece = self._fragment(content, first, last)
             if current is not None and _adjoin(current, piece, "\n" in between):
                 current.text += (" " if between and "\n" not in between else "") + piece.text
@@ -221,8 +223,8 @@ class _PageText:
 
     def _style_of(self, index: int) -> _Style:
         drawn = native.FPDFText_GetTextObject(self._page, index)
-        address = ctypes.cast(drawn, ctypes.c_void_p).value
-        if address is None or address == self._drawn:
+        address = _address(drawn)
+        if not address or address == self._drawn:
             return self._style
         self._drawn = address
         scale = 1.0
@@ -236,8 +238,8 @@ class _PageText:
 
     def _font(self, drawn: object) -> Font:
         font = native.FPDFTextObj_GetFont(drawn)
-        address = ctypes.cast(font, ctypes.c_void_p).value
-        if address is None:
+        address = _address(font)
+        if not address:
             return _PLAIN
         if address not in self._fonts:
             name = ctypes.create_string_buffer(128)
@@ -263,10 +265,14 @@ class _PageText:
                 return x - left, y - bottom
 
 
+def _address(pointer: Any) -> int:
+    """0 of one that points to nothing."""
+    return ctypes.addressof(pointer.contents) if pointer else 0
+
+
 def _characters(word: str) -> str:
-    if any("\ud800" <= character <= "\udfff" for character in word):
-        return word.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return word
+    """A word whose characters beyond the 16 bits stand in two halves."""
+    return word.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _adjoin(left: Fragment, right: Fragment, new_line: bool) -> bool:

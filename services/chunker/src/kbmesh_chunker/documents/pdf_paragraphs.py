@@ -195,7 +195,7 @@ def _joint(above: Line, below: Line, pitch: float, margin: float) -> str:
 
 def _joint_of_close(above: Line, below: Line, margin: float) -> str:
     """The same, of two lines of one size that stand no further apart than others."""
-    if _is_row(above) or _is_row(below):
+    if "\t" in above.text or "\t" in below.text:
         return "\n"
     ends, fits = above.text.rstrip().endswith(tuple(_SENTENCE_ENDS)), _fits(above, below, margin)
     if _BULLET.match(below.text) and (ends or fits):
@@ -207,11 +207,6 @@ def _joint_of_close(above: Line, below: Line, margin: float) -> str:
     if not ends and above.bold == below.bold and _goes_on(above, below, margin):
         return _wrap(above, below)
     return _PARAGRAPH if above.bold != below.bold or (abs(shift) > 0.7 * above.size and ends) else "\n"
-
-
-def _is_row(line: Line) -> bool:
-    """Whether it has cells, or is an entry of a table of contents."""
-    return "\t" in line.text or " ... " in line.text[-16:]
 
 
 def _goes_on(above: Line, below: Line, margin: float) -> bool:
@@ -226,7 +221,7 @@ def _goes_on(above: Line, below: Line, margin: float) -> bool:
 
 def _runs_on(above: Line, below: Line, margin: float) -> bool:
     """Whether a paragraph goes on in the next column or on the next page."""
-    if _BULLET.match(below.text) or _is_row(above) or _is_row(below) or above.fixed or below.fixed:
+    if _BULLET.match(below.text) or "\t" in above.text + below.text or above.fixed or below.fixed:
         return False
     if ends_divided(above.text):
         return True

@@ -14,7 +14,9 @@ _PAGES = 3
 """A line is a running one if so many pages have it; both pages of a document that has but two."""
 _STEP = 2
 """And from one of them to the next are so many pages, as left and right pages may differ."""
-_ALONE = re.compile(r"[-–—\[( ]*(\d{1,5})[-–—\]) ]*")
+_LINES_WITH_NUMBERS = 5
+_ALONE = re.compile(r"[-–—\[( ]*(\d{1,5})()[-–—\]) ]*")
+_BESIDE = re.compile(r"^(\d{1,5})[ \t]|[ \t](\d{1,5})$")
 _NUMBER = re.compile(r"\d+|\b[ivxlc]+\b")
 
 
@@ -26,7 +28,9 @@ def running_lines(pages: Sequence[Sequence[Line]], heights: Sequence[float], bod
         for depth in range(_LINES):
             # A line counts only where all that is further out is a running line.
             row = [margin[depth] if len(margin) > depth else None for margin in margins]
-            inner = _repeated(row, body_size, min(_PAGES, len(pages)))
+            # What stands further in is more often the head of a table that goes on for some pages.
+            needed = min(_PAGES, len(pages)) if depth == 0 else max(_PAGES, len(pages) // 5)
+            inner = _repeated(row, body_size, needed)
             found |= inner
             margins = [
                 margin if line is not None and id(line) in inner else ()
@@ -36,22 +40,29 @@ def running_lines(pages: Sequence[Sequence[Line]], heights: Sequence[float], bod
 
 
 def _page_numbers(pages: Sequence[Sequence[Line]], heights: Sequence[float]) -> set[int]:
-    """Numbers that stand alone at the edge of their page and count as the pages do."""
-    alone: list[tuple[int, Line]] = []
+    """Lines at the edge of a page with a number that counts as the pages do, alone or beside a title that changes."""
+    numbered: list[tuple[int, bool, Line]] = []
     for page, (lines, height) in enumerate(zip(pages, heights, strict=True)):
         for head in (True, False):
-            outermost = _margin(lines, height, head)[:1]
-            numbers = [(_ALONE.fullmatch(line.text.strip()), line) for line in outermost]
-            alone.extend((int(number.group(1)) - page, line) for number, line in numbers if number)
-    counts = Counter(offset for offset, _ in alone)
-    return {id(line) for offset, line in alone if counts[offset] >= _PAGES}
+            for place, line in enumerate(_margin(lines, height, head, _LINES_WITH_NUMBERS)):
+                alone = _ALONE.fullmatch(line.text)
+                number = alone or (_BESIDE.search(line.text) if place == 0 and not line.level else None)
+                if number:
+                    numbered.append((int(number.group(1) or number.group(2)) - page, alone is not None, line))
+    offsets = Counter(offset for offset, _, _ in numbered)
+    heights_of = Counter((offset, round(line.baseline / 4)) for offset, _, line in numbered)
+    return {
+        id(line)
+        for offset, alone, line in numbered
+        if offsets[offset] >= _PAGES and (alone or heights_of[offset, round(line.baseline / 4)] >= _PAGES)
+    }
 
 
-def _margin(lines: Sequence[Line], height: float, head: bool) -> Sequence[Line]:
-    """The lines in a margin, from outside in."""
+def _margin(lines: Sequence[Line], height: float, head: bool, most: int = _LINES) -> Sequence[Line]:
+    """The lines in a margin, from outside in, `most` of them."""
     edge = height * (1 - _MARGIN if head else _MARGIN)
     within = [line for line in lines if line.upright and (line.baseline > edge) == head]
-    return sorted(within, key=lambda line: -line.baseline if head else line.baseline)[:_LINES]
+    return sorted(within, key=lambda line: -line.baseline if head else line.baseline)[:most]
 
 
 def _repeated(row: Sequence[Line | None], body_size: float, needed: int) -> set[int]:
@@ -78,4 +89,4 @@ def _repeated(row: Sequence[Line | None], body_size: float, needed: int) -> set[
 
 def pattern_of(text: str) -> str:
     """A line without what changes from page to page."""
-    return _NUMBER.sub("#", "".join(text.casefold().split())[:200])
+    return "".join(_NUMBER.sub("#", text.casefold()[:200]).split())

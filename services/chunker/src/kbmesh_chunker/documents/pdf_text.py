@@ -22,7 +22,7 @@ _ODD = re.compile(
     "\ue000-\uf8ff\ufb00-\ufdff\ufe70-\ufeff\ufff0-\ufffc\uffff\U000f0000-\U0010ffff]"
 )
 _MARK = re.compile("[\u0300-\u036f\u3099\u309a]")
-_LEADER = re.compile(r"[ \t]?(?:(?:\.[ \t]?){5,}|(?:·[ \t]?){5,}|…{3,})")
+_LEADER = re.compile(r"[ \t]*(?:(?:\.[ \t]?){5,}|(?:·[ \t]?){5,}|…{3,})[ \t]*")
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _LAST_PART = re.compile(r"[^\W_]+(?:-[^\W_]+)*$")
 _FIRST_PART = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
@@ -56,8 +56,8 @@ def _plain(match: re.Match[str]) -> str:
 
 
 def without_leader(text: str) -> str:
-    """A line of a table of contents, with the dots that lead to the page number put as three."""
-    return _LEADER.sub(" ... ", text).rstrip() if ". ." in text or "...." in text or "··" in text else text
+    """A line of a table of contents as a row: what leads to the page number are dots, but means no more than a tab."""
+    return _LEADER.sub("\t", text).strip() if ". ." in text or "...." in text or "··" in text else text
 
 
 class Words:

@@ -138,9 +138,9 @@ class Places:
     """The number of each, as many as `starts`."""
 
     def within(self, start: int, end: int) -> tuple[int, ...]:
-        """The numbers of the stretches that text[start:end] touches, each once, in order."""
+        """The numbers of the stretches that text[start:end] touches, each once, ascending."""
         first = max(0, bisect_right(self.starts, start) - 1)
-        return tuple(dict.fromkeys(self.numbers[first : bisect_left(self.starts, end)]))
+        return tuple(sorted(set(self.numbers[first : bisect_left(self.starts, end)])))
 
 
 @dataclass(frozen=True, kw_only=True)
