@@ -112,6 +112,9 @@ def test_of_two_edits_the_later_one_stands() -> None:
         return {"type": "message", "subtype": "message_changed", "ts": ts, "hidden": True, "message": said("1.1", text)}
 
     assert shown([edit("9.9", "third"), said("1.1", "first"), edit("5.5", "second")])[0].endswith(": third")
+    change = {"type": "message", "subtype": "message_changed", "ts": 9, "message": {"ts": 5, "text": "new"}}
+    for messages in ([said(5, "old"), change], [change, said(5, "old")]):
+        assert shown(messages) == ["Ada, 1970-01-01 00:00: new"]
     plain = said("1.1", "edited in the export", edited={"user": "U1", "ts": "7.7"})
     assert shown([plain, said("1.1", "old")]) == ["Ada, 1970-01-01 00:00: edited in the export"]
 
@@ -319,3 +322,16 @@ def test_bounds_hold() -> None:
         reading(json.dumps([said("1.1", "x" * 1_000_000)]))
     with pytest.raises(DocumentEmpty):
         reading(json.dumps([said("1.1", "")]))
+
+
+def test_several_answers_of_the_api_are_one_channel() -> None:
+    pages = [{"ok": True, "messages": [said("2.1", "b")]}, {"ok": True, "messages": [said("1.1", "a")]}]
+    for content in (json.dumps(pages), "\n".join(map(json.dumps, pages))):
+        document = reading(content, media_type="application/x-ndjson")
+        assert document.text == "U1, 1970-01-01 00:00: a\n\nU1, 1970-01-01 00:00: b"
+
+
+def test_what_a_channel_is_for_is_no_markup() -> None:
+    channel = {"id": "C1", "name": "r-d", "topic": {"value": "R&amp;D: <https://a.example|plan> by <@U1>"}}
+    document = reading(json.dumps({"channel": channel, "users": USERS, "messages": [said("1.1", "x")]}))
+    assert document.main.context == ("#r-d — R&D: plan (https://a.example) by @Ada",)

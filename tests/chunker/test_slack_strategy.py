@@ -166,3 +166,20 @@ async def test_no_chunk_has_more_tokens_than_the_model_reads(chunk: Chunk) -> No
     by_tokens = await chunk(ops(messages), embedding_model="word-pieces", unit="tokens", size=40, **wishing())
     check_laws(by_tokens)
     assert len(by_tokens.chunks) > len(chunked.chunks)
+
+
+async def test_a_conversation_that_goes_on_says_what_came_before(chunk: Chunk) -> None:
+    messages = [said(f"{START + 60 * place}.1", f"number {place} " + "words " * 60) for place in range(8)]
+    chunked = await chunk(ops(messages))
+    check_laws(chunked)
+    first, second, *_ = chunked.chunks
+    last = first.text.split("\n\n")[-1]
+    assert "Before:" not in first.piece.context
+    assert f"Before: {last[:60]}" in second.piece.context
+
+
+async def test_a_conversation_that_was_pasted_with_its_dates_is_parted_by_them(chunk: Chunk) -> None:
+    text = "ada [2024-05-01 09:12]: morning\nbob [2024-05-01 09:13]: hello\nada [2024-05-03 18:00]: still there?"
+    chunked = await chunk(text, strategy=Strategy.SLACK)
+    check_laws(chunked)
+    assert [found.piece.metadata["date"] for found in chunked.chunks] == ["2024-05-01", "2024-05-03"]

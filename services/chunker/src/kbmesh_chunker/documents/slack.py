@@ -102,7 +102,7 @@ def _write(
     documents = []
     for channel in channels:
         reading.checkpoint()
-        messages, left_out = assemble(channel.messages, directory)
+        messages, left_out = assemble(channel.messages, directory, reading.checkpoint)
         if messages:
             documents.append(_document(source, channel, messages, left_out, reading))
         elif left_out.broken:
@@ -139,7 +139,11 @@ def _document(
         position += len(text) + len(_SEPARATOR)
     name = _clean(channel.name)
     where = {key: value for key, value in (("channel", name), ("channel_id", _clean(channel.identity))) if value}
-    counts = (("events_left_out", left_out.events), ("deleted_messages", left_out.deleted))
+    counts = (
+        ("events_left_out", left_out.events),
+        ("deleted_messages", left_out.deleted),
+        ("hidden_messages", left_out.hidden),
+    )
     warnings: tuple[Warning, ...] = ()
     if left_out.broken:
         warnings = (_unread(f"{left_out.broken} entries of {channel.title or 'the messages'} are no messages"),)
@@ -186,4 +190,4 @@ def _clean(text: str) -> str:
 
 
 def _unread(message: str) -> Warning:
-    return Warning(reason=Reason.DOCUMENT_UNREADABLE, message=message)
+    return Warning(reason=Reason.DOCUMENT_UNREADABLE, message=_clean(message))

@@ -2,11 +2,12 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kbmesh_chunker.documents.slack_directory import Directory, dicts, one_line
+from kbmesh_chunker.documents.slack_directory import Directory, dicts, one_line, string
+from kbmesh_chunker.documents.slack_markup import render_markup
 from kbmesh_chunker.documents.slack_messages import looks_like_message
 
 _MAX_TOPIC = 300
@@ -56,13 +57,14 @@ def describe(channel: Any, directory: Directory) -> RawChannel:
         name=name or identity,
         identity=identity,
         direct=direct and bool(name),
-        topic=_said_of(channel.get("topic")),
-        purpose=_said_of(channel.get("purpose")),
+        topic=_said_of(channel.get("topic"), directory),
+        purpose=_said_of(channel.get("purpose"), directory),
     )
 
 
-def _said_of(value: Any) -> str:
-    return one_line(value.get("value") if isinstance(value, dict) else value, _MAX_TOPIC)
+def _said_of(value: Any, directory: Directory) -> str:
+    text = string(value.get("value") if isinstance(value, dict) else value)
+    return one_line(render_markup(text[: 8 * _MAX_TOPIC], directory), _MAX_TOPIC)
 
 
 def load_json(text: str) -> Any:
@@ -96,22 +98,44 @@ def channels_of(value: Any, filename: str, directory: Directory) -> Sequence[Raw
     """
     folder = _DAY_FILE.search(filename.replace("\\", "/"))
     default = RawChannel(name=folder[1] if folder else "")
-    if isinstance(value, dict):
+    result: list[RawChannel] = []
+    for channel, messages in _holders(value, default, directory):
+        if isinstance(messages, list) and is_messages(messages):
+            result.extend(_by_channel(channel, messages, directory))
+    return _merged(result)
+
+
+def _holders(value: Any, default: RawChannel, directory: Directory) -> Iterator[tuple[RawChannel, Any]]:
+    """What may be a list of messages, and the channel that is said to be theirs."""
+    if isinstance(value, list) and value and all(_is_page(page) for page in value):
+        for page in value:
+            yield from _holders(page, default, directory)
+    elif isinstance(value, dict):
         directory.add_users(value.get("users"))
         channels = dicts(value.get("channels"))
         directory.add_channels(channels)
-        holders = [channel for channel in channels if isinstance(channel.get("messages"), list)]
-        if holders:
-            found = [(describe(holder, directory), holder["messages"]) for holder in holders]
-        else:
-            found = [(_channel_of(value, directory) or default, value.get("messages"))]
+        holders = [channel for channel in channels if _is_page(channel)]
+        for holder in holders:
+            yield describe(holder, directory), holder["messages"]
+        if not holders:
+            yield _channel_of(value, directory) or replace(default), value.get("messages")
     else:
-        found = [(default, value)]
-    result: list[RawChannel] = []
-    for channel, messages in found:
-        if isinstance(messages, list) and is_messages(messages):
-            result.extend(_by_channel(channel, messages, directory))
-    return result
+        yield default, value
+
+
+def _is_page(value: Any) -> bool:
+    """Whether it is one of several answers that hold messages."""
+    return isinstance(value, dict) and isinstance(value.get("messages"), list)
+
+
+def _merged(channels: Sequence[RawChannel]) -> Sequence[RawChannel]:
+    """Each channel once, with all its messages."""
+    merged: dict[tuple[str, str], RawChannel] = {}
+    for channel in channels:
+        known = merged.setdefault((channel.identity, channel.name), channel)
+        if known is not channel:
+            known.messages = [*known.messages, *channel.messages]
+    return tuple(merged.values())
 
 
 def is_messages(values: Sequence[Any]) -> bool:

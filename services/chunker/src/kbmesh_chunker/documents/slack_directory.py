@@ -64,15 +64,15 @@ class Directory:
     def user(self, identity: str) -> str:
         """The name of a user; the id itself where nobody has it."""
         person = self.people.get(identity)
-        return person.name if person is not None else self.labels.get(identity, one_line(identity))
+        return person.name if person is not None else self.labels.get(identity) or one_line(identity)
 
     def channel(self, identity: str) -> str:
         """The name of a channel; the id itself where none has it."""
-        return self.channels.get(identity, "") or self.labels.get(identity, one_line(identity))
+        return self.channels.get(identity) or self.labels.get(identity) or one_line(identity)
 
     def group(self, identity: str) -> str:
         """The name of a group of users; the id itself where no message told it."""
-        return self.labels.get(identity, one_line(identity))
+        return self.labels.get(identity) or one_line(identity)
 
 
 def user_name(user: Mapping[str, Any]) -> str:

@@ -60,7 +60,7 @@ def read_export(archive: Archive) -> SlackExport:
         files = [file for key in keys for file in folders.pop(key, ())]
         channels.append(_with_messages(described, files, loader))
     channels.extend(_with_messages(RawChannel(name=folder), folders[folder], loader) for folder in sorted(folders))
-    if not any(channel.messages for channel in channels) and not listed and not directory.people:
+    if not listed and not any(channel.messages for channel in channels):
         raise UnsupportedMediaType(ZIP)
     lists = {root + name for name in (USERS, *CHANNEL_LISTS)}
     unread = [name for name in names if name not in loader.read and name not in lists]

@@ -24,6 +24,8 @@ def unescape(text: str) -> str:
 
 def render_markup(text: str, directory: Directory) -> str:
     """Mentions by name, links as `label (address)`, escapes undone. Code stays as it was written."""
+    if "<" not in text:
+        return unescape(text)
     directory.add_labels(text)
     parts: list[str] = []
     position = 0

@@ -1,7 +1,7 @@
 """Raw messages of a channel to those that stand there at last: edited, deleted, put in order and into threads."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,10 +24,14 @@ _EVENTS = frozenset(_EVENT_NAMES.split())
 _WORD = re.compile(r"\w+")
 # The same list is numbered in one way in the text and in another in its blocks.
 _NO_WORD = re.compile(r"&(?:amp|lt|gt);|^[^\w\n]*(?:\d{1,4}|[a-z]{1,4})[.)](?=\s)", re.MULTILINE)
+_BESIDE = ("blocks", "attachments", "files", "file")
+_OF_THE_PLACE = ("user", "bot_id", "username", "bot_profile", "thread_ts")
 _LONG_TEXT = 40_000
 """Slack takes no longer text. What stands beside a longer one is not looked for in it."""
 _MAX_NESTED = 8
 _LAST = chr(0x10FFFF)
+_NEVER = (-1, "")
+_BEFORE_ALL = (-2, "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +57,8 @@ class LeftOut:
 
     events: int = 0
     deleted: int = 0
-    empty: int = 0
+    hidden: int = 0
+    """What Slack itself does not show."""
     broken: int = 0
     """What stands in a list of messages and is none."""
 
@@ -69,6 +74,8 @@ class _Version:
 @dataclass(kw_only=True)
 class _Collected:
     versions: dict[object, _Version] = field(default_factory=dict)
+    keys: dict[str, object] = field(default_factory=dict)
+    """Of the first message of each time."""
     deleted: set[str] = field(default_factory=set)
     threads: dict[str, str] = field(default_factory=dict)
     """The thread of replies that do not name it themselves."""
@@ -84,7 +91,7 @@ def timestamp_of(value: Any) -> str:
 def timestamp_order(timestamp: str) -> tuple[int, str]:
     """Sorts timestamps by time. Never as a float, which does not tell neighbouring ones apart."""
     found = _TIMESTAMP.fullmatch(timestamp)
-    return (int(found[1]), (found[2] or "").rstrip("0")) if found else (-1, "")
+    return (int(found[1]), (found[2] or "").rstrip("0")) if found else _NEVER
 
 
 def looks_like_message(value: Any) -> bool:
@@ -101,7 +108,9 @@ def looks_like_message(value: Any) -> bool:
     return said and any(isinstance(value.get(name), str) for name in ("user", "bot_id", "username", "subtype"))
 
 
-def assemble(raw: Iterable[Any], directory: Directory) -> tuple[Sequence[ChannelMessage], LeftOut]:
+def assemble(
+    raw: Iterable[Any], directory: Directory, checkpoint: Callable[[], None]
+) -> tuple[Sequence[ChannelMessage], LeftOut]:
     """The messages of a channel from all its files in any order: threads by the time of their root, replies behind it.
 
     Of a message that was edited the newest text stands; what was deleted is gone; what is there twice is there once.
@@ -109,8 +118,9 @@ def assemble(raw: Iterable[Any], directory: Directory) -> tuple[Sequence[Channel
     left_out = LeftOut()
     collected = _collect(raw, directory, left_out)
     found: list[tuple[tuple[Any, ...], ChannelMessage]] = []
-    last = (-1, "")
+    last = _NEVER
     for version in sorted(collected.versions.values(), key=lambda version: version.sequence):
+        checkpoint()
         message = version.message
         timestamp = timestamp_of(message.get("ts"))
         if timestamp in collected.deleted:
@@ -122,7 +132,6 @@ def assemble(raw: Iterable[Any], directory: Directory) -> tuple[Sequence[Channel
             continue
         shown = _message(message, timestamp, collected, directory)
         if not shown.text:
-            left_out.empty += 1
             continue
         root = timestamp_order(shown.thread) if shown.thread else last
         found.append(((root, shown.thread or _LAST, shown.is_reply, last, version.sequence), shown))
@@ -132,6 +141,7 @@ def assemble(raw: Iterable[Any], directory: Directory) -> tuple[Sequence[Channel
 
 def _collect(raw: Iterable[Any], directory: Directory, left_out: LeftOut) -> _Collected:
     collected = _Collected()
+    events: list[tuple[int, Raw, tuple[int, str]]] = []
     for sequence, value in enumerate(_flat(raw)):
         if not isinstance(value, dict):
             left_out.broken += 1
@@ -141,29 +151,28 @@ def _collect(raw: Iterable[Any], directory: Directory, left_out: LeftOut) -> _Co
         inner = value.get("message")
         match value.get("subtype"):
             case "message_deleted":
-                gone = value.get("deleted_ts")
-                previous = value.get("previous_message")
-                if gone is None and isinstance(previous, dict):
-                    gone = previous.get("ts")
-                collected.deleted.add(timestamp_of(gone))
+                collected.deleted.add(timestamp_of(_deleted(value)))
             case "message_changed" | "message_replied" if isinstance(inner, dict):
-                directory.add_profile(inner)
                 edited = value.get("subtype") == "message_changed"
-                if _is_deleted(inner):
-                    collected.deleted.add(timestamp_of(inner.get("ts")))
-                order = timestamp_order(timestamp) if edited else (-2, "")
-                _add(collected, inner, order, sequence, same=True)
-            case _ if _is_deleted(value):
+                events.append((sequence, inner, timestamp_order(timestamp) if edited else _BEFORE_ALL))
+            case _ if _is_tombstone(value):
                 collected.deleted.add(timestamp)
             case _ if value.get("hidden") is True:
-                left_out.empty += 1
+                left_out.hidden += 1
             case _:
-                _add(collected, value, _edited(value), sequence)
+                _add(collected, value, sequence)
                 if isinstance(value.get("root"), dict):
-                    _add(collected, value["root"], (-2, ""), sequence, same=True)
+                    events.append((sequence, value["root"], _BEFORE_ALL))
                 for reply in dicts(value.get("replies")):
                     if timestamp and (answered := timestamp_of(reply.get("ts"))):
                         collected.threads.setdefault(answered, timestamp)
+    # An event may stand before its message, in the file of an earlier day or in one that is listed the newest first.
+    for sequence, message, order in events:
+        directory.add_profile(message)
+        if _is_tombstone(message):
+            collected.deleted.add(timestamp_of(message.get("ts")))
+        else:
+            _change(collected, message, order, sequence)
     collected.deleted.discard("")
     left_out.deleted = len(collected.deleted)
     return collected
@@ -185,38 +194,57 @@ def _with_replies(value: Any, depth: int) -> Iterator[Any]:
                     yield from _with_replies({"thread_ts": thread, **reply}, depth - 1)
 
 
-def _is_deleted(message: Raw) -> bool:
+def _is_tombstone(message: Raw) -> bool:
     return message.get("subtype") == "tombstone"
+
+
+def _deleted(event: Raw) -> Any:
+    previous = event.get("previous_message")
+    gone = event.get("deleted_ts")
+    return previous.get("ts") if gone is None and isinstance(previous, dict) else gone
 
 
 def _edited(message: Raw) -> tuple[int, str]:
     edited = message.get("edited")
-    return timestamp_order(timestamp_of(edited.get("ts"))) if isinstance(edited, dict) else (-1, "")
+    return timestamp_order(timestamp_of(edited.get("ts"))) if isinstance(edited, dict) else _NEVER
 
 
-def _add(collected: _Collected, message: Raw, order: tuple[int, str], sequence: int, *, same: bool = False) -> None:
-    """Keeps the newest version of a message. `same` where the file says that it is one that may be there already."""
-    timestamp = timestamp_of(message.get("ts"))
-    author = _identity(message)
+def _add(collected: _Collected, message: Raw, sequence: int) -> None:
+    """Takes a message of a file, once and as it was written at last."""
+    timestamp, author = timestamp_of(message.get("ts")), _identity(message)
     key: object = sequence
-    if timestamp and (same or _PRECISE.fullmatch(timestamp)):
+    if _PRECISE.fullmatch(timestamp):
         key = timestamp
         known = collected.versions.get(key)
-        if known is not None and not same and author and _identity(known.message) not in {"", author}:
+        if known is not None and author and _identity(known.message) not in {"", author}:
             # Slack gives no time twice in a channel: these come from somewhere else.
             key = (timestamp, author)
     elif timestamp:
+        # Many messages may be of one second.
         key = (timestamp, author, str(message.get("text"))[:_LONG_TEXT])
+    if timestamp:
+        collected.keys.setdefault(timestamp, key)
+    _keep(collected, key, message, _edited(message), sequence)
+
+
+def _change(collected: _Collected, message: Raw, order: tuple[int, str], sequence: int) -> None:
+    """Takes a message from an event about it, which `order` dates."""
+    timestamp = timestamp_of(message.get("ts"))
+    key = collected.keys.get(timestamp, timestamp or sequence)
+    known = collected.versions.get(key)
+    if known is not None:
+        # What the event leaves out, the message still knows.
+        kept = {name: known.message[name] for name in _OF_THE_PLACE if name in known.message}
+        message = {**kept, **message}
+    _keep(collected, key, message, max(order, _edited(message)), sequence)
+
+
+def _keep(collected: _Collected, key: object, message: Raw, order: tuple[int, str], sequence: int) -> None:
     known = collected.versions.get(key)
     if known is None:
-        collected.versions[key] = _Version(message=message, order=max(order, _edited(message)), sequence=sequence)
-    elif max(order, _edited(message)) >= known.order:
-        # What an event leaves out, the first version still knows.
-        kept = {name: known.message[name] for name in _OF_THE_PLACE if name in known.message}
-        known.message, known.order = {**kept, **message}, max(order, _edited(message))
-
-
-_OF_THE_PLACE = ("user", "bot_id", "username", "bot_profile", "thread_ts")
+        collected.versions[key] = _Version(message=message, order=order, sequence=sequence)
+    elif order >= known.order:
+        known.message, known.order = message, order
 
 
 def _identity(message: Raw) -> str:
@@ -258,6 +286,8 @@ def _text(message: Raw, directory: Directory) -> str:
     comment = message.get("comment")
     if not text and isinstance(comment, dict) and isinstance(comment.get("comment"), str):
         text = render_markup(comment["comment"], directory).strip()
+    if not any(message.get(name) for name in _BESIDE):
+        return text
     blocks = [shown for part in render_blocks(message.get("blocks"), directory) if (shown := part.strip())]
     if blocks and text and _words(text) in _words("\n".join(blocks)) and _words(text) != _words("\n".join(blocks)):
         # The text is what a notification shows: the blocks say it too, and more.

@@ -23,6 +23,7 @@ FAR_SECONDS = 12 * 60 * 60
 _ROOT_CHARACTERS = 200
 _MAX_USERS = 50
 _TIMESTAMP = re.compile(r"(\d{1,12})(?:\.\d+)?")
+_DATED = re.compile(r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}")
 _PARAGRAPH = re.compile(r"\n[ \t]*\n\s*|\n")
 
 
@@ -150,8 +151,16 @@ def _silence(first: SlackMessage, second: SlackMessage) -> float:
 
 
 def _seconds(timestamp: str) -> int | None:
+    """Unix time of a timestamp of Slack's, or of one that was pasted with its full date, which is taken as UTC."""
     found = _TIMESTAMP.fullmatch(timestamp)
-    return int(found[1]) if found else None
+    if found:
+        return int(found[1])
+    if _DATED.match(timestamp):
+        try:
+            return int(datetime.fromisoformat(timestamp[:16]).replace(tzinfo=UTC).timestamp())
+        except ValueError:
+            return None
+    return None
 
 
 class _Cut:
@@ -161,7 +170,7 @@ class _Cut:
         self._work = work
         self._unit = unit
         self._channel = channel
-        self._contexts: dict[tuple[bool, int], Context] = {}
+        self._contexts: dict[tuple[bool, bool, int], Context] = {}
 
     def pieces(self) -> Iterator[Piece]:
         unit = self._unit
@@ -245,16 +254,20 @@ class _Cut:
         )
 
     def _context(self, position: int) -> Context:
-        """What a piece that starts at `position` needs: the thread's first message, and who goes on to speak."""
+        """What a piece that starts at `position` needs: the thread's first message, or the last one of a conversation
+        that goes on, and who goes on to speak."""
         unit, text = self._unit, self._work.document.text
         index = self._place(position)
         message = unit.messages[index]
         inside = position > message.start
-        key = (unit.root is not None and position > unit.root.start, index if inside else -1)
+        own = inside or (not unit.thread and index > 0)
+        key = (unit.root is not None and position > unit.root.start, inside, index if own else -1)
         if key not in self._contexts:
             lines = []
             if key[0] and unit.root is not None and message is not unit.root:
                 lines.append(f"Thread: {_shortened(text, unit.root)}")
+            if not unit.thread and index and not inside:
+                lines.append(f"Before: {_shortened(text, unit.messages[index - 1])}")
             if inside:
                 lines.append(f"{_speaker(message)} (continued)" if _speaker(message) else "(continued)")
             self._contexts[key] = self._work.context(*lines)
