@@ -23,7 +23,6 @@ from kbmesh_chunker.chunking import ChunkedDocument, Chunker
 from kbmesh_chunker.config import ConfigRequest, Strategy
 from kbmesh_chunker.documents.reading import ReadingLimits
 from kbmesh_chunker.piece import Chunk
-from kbmesh_rpc.errors import KbmeshError
 
 from benchmarks.corpus import REPOSITORY
 from benchmarks.questions import (
@@ -87,7 +86,7 @@ def main() -> None:
     questions = read_questions(options.questions)
     folders = (*SHIPPED_FOLDERS, *options.corpus)
     found, missing = find_documents(questions, folders)
-    with closing(Encoder(options.models)) as encoder, ThreadPoolExecutor(1) as executor:
+    with closing(Encoder(options.models, model=options.model)) as encoder, ThreadPoolExecutor(1) as executor:
         chunker = Chunker(limits=ReadingLimits(), counter=encoder, executor=executor)
         pools = [asyncio.run(_cut(chunker, strategy, found, options)) for strategy in options.strategies]
         asked, unanswerable = _askable(questions, pools)
@@ -122,6 +121,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--questions", type=Path, default=QUESTIONS, help="JSON lines of document, question, answer")
     parser.add_argument("--corpus", type=Path, nargs="+", default=[], help="folders of further documents")
     parser.add_argument("--size", type=int, help="of a chunk, in characters; the strategies' default without it")
+    parser.add_argument("--model", default=MODEL, help="what embeds: a hub id or a folder")
     parser.add_argument("--models", type=Path, default=_MODELS, help="where the exported model is kept")
     parser.add_argument("--misses", action="store_true", help="list on stderr what only one strategy found")
     return parser.parse_args()
@@ -135,13 +135,13 @@ async def _cut(
     chunker: Chunker, strategy: Strategy, documents: Mapping[str, Path], options: argparse.Namespace
 ) -> Pool:
     pool = Pool(strategy=strategy)
-    request = ConfigRequest(strategy=strategy, size=options.size, embedding_model=MODEL)
+    request = ConfigRequest(strategy=strategy, size=options.size, embedding_model=options.model)
     for name, path in documents.items():
         _progress(f"{strategy}: cutting {name}")
         try:
             chunked = await chunker.chunk(read_source(name, path), request, deadline=None)
-        except KbmeshError as error:
-            pool.failed[name] = f"{error.reason}: {error.message}"
+        except Exception as error:  # one document that fails, and be it by a fault, does not end the measurement
+            pool.failed[name] = f"{type(error).__name__}: {error}"
             continue
         pool.texts[name] = chunked.document.text
         pool.cut_by[name] = _strategies_of(chunked)
@@ -299,7 +299,7 @@ def _report(
         "questions": len(questions),
         "settings": {
             "baseline": base.strategy,
-            "model": MODEL,
+            "model": options.model,
             "size": options.size or "default of each strategy",
             "list_length": LIST_LENGTH,
             "resamples": _RESAMPLES,

@@ -1,7 +1,8 @@
 """Ranking passages as a knowledge base would: by vectors, by words and by both."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from math import log
 from pathlib import Path
 from uuid import UUID
@@ -35,7 +36,8 @@ class Encoder:
         folder = models_folder / self.card.name
         self._tokenizer = ModelTokenizer.load(folder, self.card)
         self._session = ModelSession.open(folder, self.card)
-        self._known: dict[str, Floats] = {}
+        self._kept = models_folder / f"{self.card.name}.{self.card.fingerprint[:16]}.embeddings.npz"
+        self._known = _read_vectors(self._kept)
 
     def close(self) -> None:
         """Frees the model."""
@@ -50,21 +52,44 @@ class Encoder:
         return TokenCounts(counts=counts, max_tokens=self.card.max_tokens, model_fingerprint=self.card.fingerprint)
 
     def embed(self, texts: Sequence[str], *, query: bool, progress: Callable[[str], None]) -> Floats:
-        """(n, dimension) float32, unit length. What was embedded before is not embedded again."""
+        """(n, dimension) float32, unit length. What was embedded before, be it in another run, is not embedded again:
+        vectors are kept beside the model."""
         prefix = self.card.query_prefix if query else self.card.document_prefix
-        fresh = sorted({prefix + text for text in texts} - self._known.keys(), key=lambda text: (len(text), text))
+        wanted = {_digest(prefix + text): prefix + text for text in texts}
+        fresh = sorted(wanted.keys() - self._known.keys(), key=lambda key: (len(wanted[key]), key))
         for start in range(0, len(fresh), _BATCH_TEXTS):
             batch = fresh[start : start + _BATCH_TEXTS]
-            rows = self._tokenizer.encode(batch, max_tokens=self.card.max_tokens)
+            rows = self._tokenizer.encode([wanted[key] for key in batch], max_tokens=self.card.max_tokens)
             vectors = self._session.run(*pad(rows), outputs=("embeddings",))[0]
             self._known.update(zip(batch, vectors, strict=True))
             if start // _BATCH_TEXTS % 20 == 0:
                 progress(f"embedding {start} of {len(fresh)} texts")
-        return np.stack([self._known[prefix + text] for text in texts])
+                _write_vectors(self._kept, self._known)
+        if fresh:
+            _write_vectors(self._kept, self._known)
+        return np.stack([self._known[_digest(prefix + text)] for text in texts])
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text as the model reads them."""
         return self._tokenizer.count(texts, self.card.document_prefix)
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+def _read_vectors(path: Path) -> dict[str, Floats]:
+    if not path.is_file():
+        return {}
+    with np.load(path) as kept:
+        return dict(zip(kept["keys"].tolist(), kept["vectors"], strict=True))
+
+
+def _write_vectors(path: Path, vectors: Mapping[str, Floats]) -> None:
+    if vectors:
+        partial = path.with_suffix(".partial.npz")
+        np.savez(partial, keys=np.array(list(vectors)), vectors=np.stack(list(vectors.values())))
+        partial.replace(path)
 
 
 def rank_by_vectors(passages: Floats, queries: Floats) -> list[Ranking]:
