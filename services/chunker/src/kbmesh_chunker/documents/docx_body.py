@@ -360,7 +360,7 @@ class Body:
             elif name in {"relIds", "chart", "OLEObject"}:
                 self.left_out[{"relIds": "diagram", "chart": "chart"}.get(name, "embedded object")] += 0
         if described.strip():
-            self.writer.literal(f"![{' '.join(described.split())}]()", self.page)
+            self.writer.image(" ".join(described.split()), self.page)
 
     # Notes, text boxes, margins
 

@@ -3,7 +3,6 @@
 Every step takes a time that does not depend on how deep elements are nested, over all steps of a page.
 """
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -16,7 +15,7 @@ class _Scope:
 
     barrier: str
     at: int
-    counts: "Counter[str]" = field(default_factory=Counter)
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -46,7 +45,8 @@ class Nesting:
 
     def push(self, name: str, close: Callable[[], None] | None = None) -> None:
         """Opens an element. `close` is called when it ends."""
-        self._scopes[-1].counts[name] += 1
+        counts = self._scopes[-1].counts
+        counts[name] = counts.get(name, 0) + 1
         self._stack.append((name, close))
         if name in BARRIERS:
             self._scopes.append(_Scope(name, len(self._stack) - 1))
@@ -60,17 +60,23 @@ class Nesting:
             if self._scopes[-1].at == at:
                 self._scopes.pop()
             self._scopes[-1].counts[name] -= 1
-            while self.lists and self.lists[-1].at >= at:
-                self.lists.pop()
-            while self.tables and self.tables[-1].at >= at:
-                self.tables.pop()
-            for frames in (self.lists, self.tables):
-                if frames:
-                    frame = frames[-1]
-                    frame.part = -1 if frame.part >= at else frame.part
-                    frame.cell = -1 if frame.cell >= at else frame.cell
+            if self.lists:
+                self._leave(self.lists, at)
+            if self.tables:
+                self._leave(self.tables, at)
             if close is not None:
                 close()
+
+    @staticmethod
+    def _leave(frames: "list[Frame]", at: int) -> None:
+        frame = frames[-1]
+        if frame.at >= at:
+            frames.pop()
+            return
+        if frame.part >= at:
+            frame.part = -1
+        if frame.cell >= at:
+            frame.cell = -1
 
     def pop(self) -> None:
         """Ends the innermost element."""
@@ -78,7 +84,7 @@ class Nesting:
 
     def has(self, name: str) -> bool:
         """Whether an element of the name is open that a tag here may end."""
-        return self._scopes[-1].counts[name] > 0
+        return self._scopes[-1].counts.get(name, 0) > 0
 
     def has_heading(self) -> bool:
         """Whether a heading is open."""

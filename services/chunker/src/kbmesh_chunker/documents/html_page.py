@@ -297,7 +297,7 @@ class Page:
     def _image(self, attributes: Attributes, line: int) -> None:
         described = " ".join(attributes.get("alt", "").split())
         if described:
-            self.writer.literal(f"![{described}]()", line)
+            self.writer.image(described, line)
 
     # Elements
 
@@ -350,12 +350,11 @@ class Page:
             self._open.push(name, lambda: self.writer.close(item))
         else:
             # A term and its descriptions are one item.
-            if inside.at not in self._items or (name == "dt" and inside.header):
+            if inside.at not in self._items or name == "dt":
                 self.writer.close(self._items.get(inside.at))
                 self._items[inside.at] = self.writer.open_item()
             else:
                 self.writer.stay_close()
-            inside.header = name == "dd"
             self._open.push(name, self.writer.end_block)
         if inside is not None:
             inside.part = at

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 Piece = tuple[str, int]
 
+IMAGE = "!["
+"""Begins what stands for an image."""
 MAX_REPEATED = 120
 """Cells that span rows are repeated in each of them, up to this many characters."""
 _PROSE = 1_000
@@ -25,6 +27,15 @@ class Cell:
     columns: int
     rows: int
     blocks: "list[Block]" = field(default_factory=list)
+
+    def says_something(self) -> bool:
+        """Whether there is more in it than images."""
+        return any(
+            not text.lstrip().startswith(IMAGE) and text.strip()
+            for block in self.blocks
+            for line in block.lines
+            for text, _ in line
+        )
 
     def size(self) -> int:
         """Characters."""
@@ -74,14 +85,15 @@ class Table:
 
     def is_data(self) -> bool:
         """Whether it relates rows and columns, and does not merely place text on a page."""
-        rows = [row for row in self._rows if any(cell.blocks for cell in row.cells)]
-        if not rows:
+        rows = [[cell for cell in row.cells if cell.says_something()] for row in self._rows]
+        rows = [row for row in rows if row]
+        if max((len(row) for row in rows), default=0) < 2:
             return False
-        if any(cell.header for row in rows for cell in row.cells):
+        if any(cell.header for row in rows for cell in row):
             return True
-        if len(rows) < 2 or max(sum(1 for cell in row.cells if cell.blocks) for row in rows) < 2:
+        if len(rows) < 2:
             return False
-        return all(len(cell.blocks) <= 3 and cell.size() <= _PROSE for row in rows for cell in row.cells)
+        return all(len(cell.blocks) <= 3 and cell.size() <= _PROSE for row in rows for cell in row)
 
     def rows_of_text(self) -> list[list[Piece]]:
         """The lines of the table in Markdown: header, delimiter and body."""
@@ -89,7 +101,10 @@ class Table:
         if not rows:
             return []
         heads = self._heads([row for row, _ in rows])
-        lines = [_line(cells) for _, cells in rows]
+        lines = [
+            _line([*cells, *([] for _ in range(columns - len(cells)))] if row < heads else cells)
+            for row, (_, cells) in enumerate(rows)
+        ]
         number = lines[0][0][1]
         delimiter: list[Piece] = [("|" + " --- |" * max(1, columns), 0)]
         if not heads:

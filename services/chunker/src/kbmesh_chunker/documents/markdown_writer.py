@@ -17,7 +17,7 @@ from kbmesh_chunker.documents.markdown_escape import (
     escape_line,
     longest_run,
 )
-from kbmesh_chunker.documents.markdown_table import Cell, Table
+from kbmesh_chunker.documents.markdown_table import IMAGE, Cell, Table
 from kbmesh_chunker.documents.reading import Reading
 from kbmesh_chunker.documents.source import Places
 
@@ -174,6 +174,12 @@ class MarkdownWriter:
         """Markup within a line."""
         if self._pre is None:
             self._append(text, line)
+
+    def image(self, described: str, line: int) -> None:
+        """An image by the words that stand for it."""
+        if described.startswith("[") and described.endswith("]"):
+            described = described[1:-1].strip()
+        self.literal(f"{IMAGE}{described}]()", line)
 
     @property
     def last(self) -> str:
