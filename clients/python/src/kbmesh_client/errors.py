@@ -169,6 +169,7 @@ BY_REASON: Mapping[str, type[KbmeshError]] = {
     "DOCUMENT_UNREADABLE": DocumentRejected,
     "DOCUMENT_EMPTY": DocumentRejected,
     "DOCUMENT_TOO_LARGE": DocumentRejected,
+    "CONTENT_LEFT_OUT": DocumentRejected,
     "UNAUTHENTICATED": AccessDenied,
     "PERMISSION_DENIED": AccessDenied,
     "KNOWLEDGE_BASE_NOT_FOUND": KnowledgeBaseNotFound,

@@ -6,7 +6,7 @@
     ├── KnowledgeBaseNotFound, KnowledgeBaseAlreadyExists, DocumentNotFound, Conflict
     ├── ModelNotFound, ModelMismatch, ModelNotReady, InferenceFailed
     ├── EmptyText, TextTooLong                                one text is wrong
-    ├── UnsupportedMediaType, DocumentUnreadable, DocumentEmpty, DocumentTooLarge
+    ├── UnsupportedMediaType, DocumentUnreadable, DocumentEmpty, DocumentTooLarge, ContentLeftOut
     ├── QueueFull, DeadlineExceeded, Cancelled, ShuttingDown  not now
     ├── DependencyUnavailable, DependencyInvalidResponse      somebody we need is wrong
     └── FeatureUnsupported, InternalError                     we are wrong
@@ -50,6 +50,7 @@ class Reason(StrEnum):
     CONFLICT = "ERROR_REASON_CONFLICT"
     FEATURE_UNSUPPORTED = "ERROR_REASON_FEATURE_UNSUPPORTED"
     INTERNAL = "ERROR_REASON_INTERNAL"
+    CONTENT_LEFT_OUT = "ERROR_REASON_CONTENT_LEFT_OUT"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -319,6 +320,15 @@ class DocumentUnreadable(KbmeshError):
 
     def __init__(self, media_type: str, message: str) -> None:
         super().__init__(message, metadata={"media_type": media_type})
+
+
+class ContentLeftOut(KbmeshError):
+    """Part of a document is on purpose not in its text. Only ever in warnings."""
+
+    reason = Reason.CONTENT_LEFT_OUT
+
+    def __init__(self, message: str, **metadata: str) -> None:
+        super().__init__(message, metadata=metadata)
 
 
 class DocumentEmpty(KbmeshError):

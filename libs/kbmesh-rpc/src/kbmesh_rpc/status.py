@@ -58,6 +58,7 @@ CODES: dict[Reason, grpc.StatusCode] = {
     Reason.CONFLICT: grpc.StatusCode.ABORTED,
     Reason.FEATURE_UNSUPPORTED: grpc.StatusCode.UNIMPLEMENTED,
     Reason.INTERNAL: grpc.StatusCode.INTERNAL,
+    Reason.CONTENT_LEFT_OUT: grpc.StatusCode.INVALID_ARGUMENT,
 }
 """The status code that each reason travels with, as `errors.proto` has it."""
 

@@ -95,6 +95,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """UNIMPLEMENTED. The contract knows this option, this server does not serve it. Metadata: `feature`."""
     ERROR_REASON_INTERNAL: _ErrorReason.ValueType  # 26
     """INTERNAL. A fault in kbmesh. The server's log has it in full under the request's id. Metadata: `request_id`."""
+    ERROR_REASON_CONTENT_LEFT_OUT: _ErrorReason.ValueType  # 27
+    """INVALID_ARGUMENT, but only ever in warnings. Part of a document is on purpose not in its text: navigation, running
+    heads, pictures. Metadata: `characters` or `count`, where it can be told.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason tells a machine why a call, or one item of a call, failed. A failed call is a gRPC status whose
@@ -172,6 +176,10 @@ ERROR_REASON_FEATURE_UNSUPPORTED: ErrorReason.ValueType  # 25
 """UNIMPLEMENTED. The contract knows this option, this server does not serve it. Metadata: `feature`."""
 ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 26
 """INTERNAL. A fault in kbmesh. The server's log has it in full under the request's id. Metadata: `request_id`."""
+ERROR_REASON_CONTENT_LEFT_OUT: ErrorReason.ValueType  # 27
+"""INVALID_ARGUMENT, but only ever in warnings. Part of a document is on purpose not in its text: navigation, running
+heads, pictures. Metadata: `characters` or `count`, where it can be told.
+"""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
 
 @_typing.final
