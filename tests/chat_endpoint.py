@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,7 +17,13 @@ class ChatEndpoint:
     url: str = ""
     content: str = "{}"
     """The message's content."""
+    answer: Callable[[dict[str, Any]], str] | None = None
+    """Gives the message's content for a request, in place of `content`."""
     status: int = 200
+    statuses: list[int] = field(default_factory=list)
+    """Those of the next answers, before `status`."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Sent with each answer."""
     delay_seconds: float = 0.0
     body: bytes | None = None
     """The whole answer, in place of a well-formed one."""
@@ -36,10 +42,13 @@ def chat_endpoint() -> Iterator[ChatEndpoint]:
             endpoint.requests.append({"path": self.path, **json.loads(asked)})
             endpoint.authorizations.append(self.headers.get("Authorization"))
             time.sleep(endpoint.delay_seconds)
-            answer = {"choices": [{"index": 0, "message": {"role": "assistant", "content": endpoint.content}}]}
+            content = endpoint.content if endpoint.answer is None else endpoint.answer(json.loads(asked))
+            answer = {"choices": [{"index": 0, "message": {"role": "assistant", "content": content}}]}
             body = json.dumps(answer).encode() if endpoint.body is None else endpoint.body
-            self.send_response(endpoint.status)
+            self.send_response(endpoint.statuses.pop(0) if endpoint.statuses else endpoint.status)
             self.send_header("Content-Type", "application/json")
+            for name, value in endpoint.headers.items():
+                self.send_header(name, value)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

@@ -41,6 +41,30 @@ def check_context(chunked: ChunkedDocument) -> None:
                 assert len(chunk.piece.context) <= room * share
 
 
+def check_laws_of_propositions(chunked: ChunkedDocument) -> None:
+    """Fails where a document of statements breaks a law. Chunks may have the same text and lie inside one another;
+    all else holds."""
+    text = chunked.document.text
+    encoded = text.encode("utf-8")
+    boundaries = character_boundaries(text)
+    covered = bytearray(len(text))
+    previous = (0, 0)
+    for index, chunk in enumerate(chunked.chunks):
+        start, end = chunk.piece.start, chunk.piece.end
+        assert chunk.index == index
+        assert text[start:end] == chunk.text
+        assert encoded[chunk.start_byte : chunk.end_byte].decode("utf-8") == chunk.text
+        assert hashlib.sha256(chunk.text.encode()).digest() == chunk.sha256
+        assert chunk.text.strip(), "no chunk is blank"
+        assert {start, end} <= boundaries, "characters stay whole"
+        assert (start, end) >= previous, "in order of start, then of end"
+        assert chunk.embedded_text is None or (chunk.embedded_text.strip() and chunk.piece.type == "proposition")
+        covered[start:end] = b"\1" * (end - start)
+        previous = (start, end)
+    lost = [place for place, character in enumerate(text) if not covered[place] and not character.isspace()]
+    assert not lost, "every character that is not white space is in some chunk"
+
+
 def check_windows(text: str, spans: Sequence[tuple[int, int]]) -> None:
     """Fails where windows lose text, stand out of order, inside one another, or cut a character in two."""
     boundaries = character_boundaries(text)

@@ -22,6 +22,7 @@ from kbmesh_rpc.errors import (
 
 from kbmesh_chunker.blank import trim_end
 from kbmesh_chunker.config import Options, Sizes, Strategy
+from kbmesh_chunker.context import estimate_tokens
 from kbmesh_chunker.documents.source import Grammar, Warning  # noqa: A004 - the contract's name
 from kbmesh_chunker.language_model import LANGUAGE_MODEL, LanguageModel
 from kbmesh_chunker.piece import Piece
@@ -133,10 +134,11 @@ class _Asking:
             raise
         self._in_a_row = 0
         found = await self.work.aside(read_answer, answer, window.sentences, window.above)
-        self.refused += found.refused
-        if not found.kept:
-            raise DependencyInvalidResponse(LANGUAGE_MODEL, "no statement that the text bears out")
-        return found.kept
+        kept = [item for item in found.kept if estimate_tokens(item.text) <= self.work.room.tokens]
+        self.refused += found.refused + len(found.kept) - len(kept)
+        if not kept:
+            raise DependencyInvalidResponse(LANGUAGE_MODEL, "no statement that can be used")
+        return kept
 
     def _warn(self, windows: int) -> None:
         if self.failures:
@@ -153,7 +155,7 @@ class _Asking:
         if self.refused:
             self._add(
                 Reason.DEPENDENCY_INVALID_RESPONSE,
-                f"{self.refused} statements were left out, as the text does not bear them out",
+                f"{self.refused} statements were left out: the text does not bear them out, or they are too long",
                 statements=self.refused,
             )
 

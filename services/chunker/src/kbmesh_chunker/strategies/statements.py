@@ -11,7 +11,7 @@ from kbmesh_rpc.errors import DependencyInvalidResponse
 from kbmesh_chunker.language_model import LANGUAGE_MODEL, Question
 
 MAX_STATEMENTS_PER_SENTENCE = 8
-MAX_STATEMENT_CHARACTERS = 1_000
+MAX_STATEMENT_CHARACTERS = 500
 SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "properties": {
@@ -99,8 +99,8 @@ class Statements:
 def read_answer(answer: Mapping[str, Any], sentences: Sequence[str], above: Sequence[str]) -> Statements:
     """The statements of an answer that the passage bears out.
 
-    Raises DependencyInvalidResponse where the answer is not by the schema, or has more statements than so many sentences
-    can give.
+    Raises DependencyInvalidResponse where the answer is not by the schema, or has more statements than so many
+    sentences can give.
     """
     given = answer.get("statements")
     if not isinstance(given, list):
