@@ -53,6 +53,7 @@ T = TypeVar("T")
 MAX_REPETITION = 4
 """Chunks together may have this many times the most bytes a document may have. Only a large overlap reaches that."""
 _SLACK_TOKENS = 2
+_MAX_TOO_LONG = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +152,7 @@ class Chunker:
         document = await self._read(_wishing(source, request), progress)
         warnings = list(document.warnings)
         cut = [await self._cut(part.document, request, progress, path, warnings) for part in document.parts]
-        chunks, parts, text_sha256 = await self._aside(assemble, document, cut)
+        chunks, parts, text_sha256 = await self.aside(assemble, document, cut)
         tokens = cut[0].tokens
         return ChunkedDocument(
             document=document,
@@ -169,7 +170,7 @@ class Chunker:
 
     async def _read(self, source: SourceDocument, progress: Progress) -> ExtractedDocument:
         if self._reader is None:
-            return await self._aside(functools.partial(read, limits=self.limits), source)
+            return await self.aside(functools.partial(read, limits=self.limits), source)
         return await self._reader.read(source, deadline=progress.deadline)
 
     async def _cut(
@@ -181,12 +182,12 @@ class Chunker:
         warnings: list[Warning],
     ) -> CutPart:
         """Cuts a document of one kind; adds to `warnings`."""
-        config, reason = _resolve(request, document, path)
+        config, reason = resolve(request, document, path)
         self._check_repetition(config, document, path)
         tokens = await self._measure(config, document)
         made_with: dict[str, str] = {}
         work = replace(
-            _work(document, config, tokens, progress, self._aside, warnings.append),
+            make_work(document, config, tokens, progress, self.aside, warnings.append),
             models=self._models,
             embedding_model=config.embedding_model,
             deadline=progress.deadline,
@@ -257,20 +258,32 @@ class Chunker:
                 raise
             # Nothing was to be cut by the count: the chunks are right without it.
             return pieces, (Warning(reason=error.reason, message=error.message, metadata=error.metadata),)
-        over = [piece for piece in counted if most is not None and piece.tokens > most]
-        warnings = [
-            Warning(
-                reason=Reason.TEXT_TOO_LONG,
-                message="a single character has more tokens than the model reads",
-                metadata={"tokens": str(piece.tokens), "limit": str(most), "start": str(piece.piece.start)},
-            )
-            for piece in over[:16]
-        ]
-        return counted, warnings
+        return counted, too_long_warnings(counted, most)
 
-    async def _aside(self, function: Callable[..., T], *arguments: Any) -> T:
+    @property
+    def counter(self) -> TokenCounter | None:
+        """Counts tokens; None where this chunker cannot."""
+        return self._counter
+
+    async def aside(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Runs work that takes the processor for long outside the event loop."""
         call = functools.partial(contextvars.copy_context().run, function, *arguments)
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+
+
+def too_long_warnings(
+    counted: Sequence[CountedPiece], most: int | None, *, offset: int = 0, known: int = 0
+) -> list[Warning]:
+    """A warning for each piece of more than `most` tokens, up to a number of which `known` were given before."""
+    over = [piece for piece in counted if most is not None and piece.tokens > most]
+    return [
+        Warning(
+            reason=Reason.TEXT_TOO_LONG,
+            message="a single character has more tokens than the model reads",
+            metadata={"tokens": str(piece.tokens), "limit": str(most), "start": str(offset + piece.piece.start)},
+        )
+        for piece in over[: max(0, _MAX_TOO_LONG - known)]
+    ]
 
 
 _WISHES = {Strategy.EMAIL: Grammar.MAIL, Strategy.SLACK: Grammar.SLACK, Strategy.CODE: Grammar.CODE}
@@ -282,7 +295,8 @@ def _wishing(source: SourceDocument, request: ConfigRequest) -> SourceDocument:
     return replace(source, grammar=_WISHES.get(request.strategy), language=str(language))
 
 
-def _resolve(request: ConfigRequest, document: TextDocument, path: str) -> tuple[ChunkingConfig, str]:
+def resolve(request: ConfigRequest, document: TextDocument, path: str) -> tuple[ChunkingConfig, str]:
+    """How a document is cut, and why where the caller left the choice."""
     strategy, reason = request.strategy, ""
     if strategy is Strategy.AUTO:
         choice = choose(document)
@@ -304,7 +318,7 @@ def _resolve(request: ConfigRequest, document: TextDocument, path: str) -> tuple
     return config, reason
 
 
-def _work(
+def make_work(
     document: TextDocument,
     config: ChunkingConfig,
     tokens: ModelTokens | None,
@@ -312,6 +326,7 @@ def _work(
     aside: Callable[..., Awaitable[Any]],
     warn: Callable[[Warning], None],
 ) -> Work:
+    """What a strategy needs to cut a document."""
     measure: Measure = CharacterMeasure(text_length=len(document.text))
     cap: TokenCap | None = None
     if tokens is not None:

@@ -1,7 +1,8 @@
 """ChunkerService: Protobuf in and out of the domain."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 import grpc
@@ -14,10 +15,11 @@ from kbmesh_rpc.errors import DocumentEmpty, InvalidField, RequestTooLarge
 from kbmesh_chunker.assembly import ChunkedPart
 from kbmesh_chunker.chunking import ChunkedDocument, Chunker
 from kbmesh_chunker.config import CHARACTER_SIZES, ConfigRequest, Options, Sizes, SizeUnit, Strategy
-from kbmesh_chunker.documents.reader import check_size
 from kbmesh_chunker.documents.source import SourceDocument, SourceType
 from kbmesh_chunker.piece import Chunk
 from kbmesh_chunker.strategies.registry import AUTO_DESCRIPTION, STRATEGIES
+from kbmesh_chunker.streaming import stream_document
+from kbmesh_chunker.summary import Summary, summarize
 from kbmesh_chunker.version import CHUNKER_VERSION
 
 MAX_METADATA_ENTRIES = 64
@@ -45,15 +47,24 @@ class ChunkerServicer(chunker_pb2_grpc.ChunkerServiceServicer):
     async def ChunkStream(
         self, request_iterator: AsyncIterator[chunker_pb2.ChunkStreamRequest], context: Context
     ) -> AsyncIterator[chunker_pb2.ChunkStreamResponse]:
-        document, config, data = await self._receive(request_iterator)
-        source = read_document(document, "header.document", data=data)
-        chunked = await self._chunker.chunk(source, config, deadline=_deadline(), path="header.config")
-        metadata = dict(document.metadata)
-        for index, chunk in enumerate(chunked.chunks):
-            yield chunker_pb2.ChunkStreamResponse(chunk=write_chunk(chunk, metadata, total=None))
-            if index % _UNTIL_SENT == 0:
-                await asyncio.sleep(0)
-        yield chunker_pb2.ChunkStreamResponse(summary=write_summary(chunked))
+        requests = aiter(request_iterator)
+        header = await self._header(requests)
+        config = read_config(header.config, "header.config")
+        self._chunker.check(config, path="header.config")
+        source = read_document(header.document, "header.document", data=b"")
+        metadata = dict(header.document.metadata)
+        # No part is read before the chunks of those before it were taken: a slow client holds up its own sending.
+        answers = stream_document(
+            self._chunker, source, config, _parts(requests), deadline=_deadline(), path="header.config"
+        )
+        async with aclosing(answers):
+            async for answer in answers:
+                if isinstance(answer, Summary):
+                    yield chunker_pb2.ChunkStreamResponse(summary=write_summary(answer))
+                    return
+                yield chunker_pb2.ChunkStreamResponse(chunk=write_chunk(answer, metadata, total=None))
+                if answer.index % _UNTIL_SENT == 0:
+                    await asyncio.sleep(0)
 
     async def ListStrategies(
         self, request: chunker_pb2.ListStrategiesRequest, context: Context
@@ -80,37 +91,18 @@ class ChunkerServicer(chunker_pb2_grpc.ChunkerServiceServicer):
             chunker_version=CHUNKER_VERSION,
         )
 
-    async def _receive(
-        self, requests: AsyncIterator[chunker_pb2.ChunkStreamRequest]
-    ) -> tuple[chunker_pb2.Document, ConfigRequest, bytes]:
-        """The header, checked as soon as it is there, and all parts, up to the limit."""
-        header: chunker_pb2.ChunkStreamHeader | None = None
-        config: ConfigRequest | None = None
-        data = bytearray()
-        async for request in requests:
-            kind = request.WhichOneof("message")
-            if header is None or config is None:
-                if kind != "header":
-                    raise InvalidField("header", "must be the first message of the stream")
-                header = request.header
-                if header.document.WhichOneof("content"):
-                    raise InvalidField("header.document.content", "must be empty; the parts carry the content")
-                config = read_config(header.config, "header.config")
-                self._chunker.check(config, path="header.config")
-                read_document(header.document, "header.document", data=b"")
-                continue
-            if kind != "part":
-                raise InvalidField(kind or "message", "only parts may follow the header")
-            check_size(len(data) + len(request.part), self._chunker.limits.max_document_bytes)
-            data += request.part
-        if header is None or config is None:
+    async def _header(self, requests: AsyncIterator[chunker_pb2.ChunkStreamRequest]) -> chunker_pb2.ChunkStreamHeader:
+        first = await anext(requests, None)
+        if first is None or first.WhichOneof("message") != "header":
             raise InvalidField("header", "must be the first message of the stream")
-        return header.document, config, bytes(data)
+        if first.header.document.WhichOneof("content"):
+            raise InvalidField("header.document.content", "must be empty; the parts carry the content")
+        return first.header
 
     def _write_response(self, request: chunker_pb2.ChunkRequest, chunked: ChunkedDocument) -> chunker_pb2.ChunkResponse:
         """Raises RequestTooLarge where the answer would not fit in a message; ChunkStream has no such limit."""
         metadata = dict(request.document.metadata)
-        response = chunker_pb2.ChunkResponse(summary=write_summary(chunked))
+        response = chunker_pb2.ChunkResponse(summary=write_summary(summarize(chunked)))
         if request.return_text:
             response.text = chunked.document.text
         size = response.ByteSize()
@@ -121,6 +113,14 @@ class ChunkerServicer(chunker_pb2_grpc.ChunkerServiceServicer):
                 raise RequestTooLarge(field="document", limit=self._max_message_bytes, actual=size)
             response.chunks.append(message)
         return response
+
+
+async def _parts(requests: AsyncIterator[chunker_pb2.ChunkStreamRequest]) -> AsyncGenerator[bytes, None]:
+    async for request in requests:
+        kind = request.WhichOneof("message")
+        if kind != "part":
+            raise InvalidField(kind or "message", "only parts may follow the header")
+        yield request.part
 
 
 def read_config(config: chunker_pb2.ChunkingConfig, path: str) -> ConfigRequest:
@@ -196,27 +196,26 @@ def write_chunk(chunk: Chunk, metadata: dict[str, str], *, total: int | None) ->
     )
 
 
-def write_summary(chunked: ChunkedDocument) -> chunker_pb2.DocumentSummary:
+def write_summary(summary: Summary) -> chunker_pb2.DocumentSummary:
     """The summary as the contract knows it."""
-    document = chunked.document
     return chunker_pb2.DocumentSummary(
-        total=len(chunked.chunks),
-        strategy=_strategy_number(chunked.config.strategy),
-        strategy_reason=chunked.strategy_reason,
-        media_type=document.media_type,
-        source_type=chunker_pb2.SourceType.Value(f"SOURCE_TYPE_{document.source_type.name}"),
-        title=document.title,
-        text_sha256=chunked.text_sha256,
-        text_characters=len(document.text),
+        total=summary.total,
+        strategy=_strategy_number(summary.strategy),
+        strategy_reason=summary.strategy_reason,
+        media_type=summary.media_type,
+        source_type=chunker_pb2.SourceType.Value(f"SOURCE_TYPE_{summary.source_type.name}"),
+        title=summary.title,
+        text_sha256=summary.text_sha256,
+        text_characters=summary.text_characters,
         warnings=[
             chunker_pb2.Warning(
                 reason=errors_pb2.ErrorReason.Value(warning.reason), message=warning.message, metadata=warning.metadata
             )
-            for warning in chunked.warnings
+            for warning in summary.warnings
         ],
-        chunking_fingerprint=chunked.fingerprint,
-        metadata=document.metadata,
-        parts=[_write_part(part) for part in chunked.parts] if len(chunked.parts) > 1 else (),
+        chunking_fingerprint=summary.fingerprint,
+        metadata=summary.metadata,
+        parts=[_write_part(part) for part in summary.parts] if len(summary.parts) > 1 else (),
     )
 
 

@@ -1,7 +1,7 @@
 """Counting the tokens of an embedding model, wherever that model is."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from kbmesh_chunker import graphemes
@@ -60,18 +60,23 @@ class ModelTokens:
 
 async def measure_tokens(counter: TokenCounter, text: str, *, model: str) -> ModelTokens:
     """Finds the place of every token of a text. `text` is not blank."""
-    measure = TokenMeasure(len(text))
-    special_tokens = max_tokens = 0
-    fingerprint = ""
-    for batch in _batches(_segments(text)):
+    tokens = ModelTokens(measure=TokenMeasure(len(text)), special_tokens=0, max_tokens=0, model_fingerprint="")
+    found, _ = segments(text, 0, final=True)
+    return await measure_segments(counter, found, tokens, model=model)
+
+
+async def measure_segments(
+    counter: TokenCounter, found: Iterable[tuple[int, str]], tokens: ModelTokens, *, model: str
+) -> ModelTokens:
+    """Adds the tokens of segments, which follow those that `tokens` knows, to its measure."""
+    special_tokens, max_tokens, fingerprint = tokens.special_tokens, tokens.max_tokens, tokens.model_fingerprint
+    for batch in _batches(found):
         counted = await counter.count([segment for _, segment in batch], model=model, offsets=True)
         for (offset, _), count in zip(batch, counted.counts, strict=True):
-            measure.extend(offset, count.starts, count.ends)
+            tokens.measure.extend(offset, count.starts, count.ends)
             special_tokens = max(special_tokens, count.tokens - len(count.starts))
         max_tokens, fingerprint = counted.max_tokens, counted.model_fingerprint
-    return ModelTokens(
-        measure=measure, special_tokens=special_tokens, max_tokens=max_tokens, model_fingerprint=fingerprint
-    )
+    return replace(tokens, special_tokens=special_tokens, max_tokens=max_tokens, model_fingerprint=fingerprint)
 
 
 async def count_tokens(counter: TokenCounter, texts: Sequence[str], *, model: str) -> list[int]:
@@ -88,18 +93,24 @@ async def count_tokens(counter: TokenCounter, texts: Sequence[str], *, model: st
     return tokens
 
 
-def _segments(text: str) -> Iterator[tuple[int, str]]:
-    """The text in parts with their offsets, cut where tokenizers start a new token anyway: at white space."""
-    start = 0
+def segments(text: str, start: int, *, final: bool) -> tuple[list[tuple[int, str]], int]:
+    """Parts of text[start:] with their offsets, cut where tokenizers start a new token anyway: at white space.
+
+    Also where the next one starts. A text that goes on, as `final` denies, has only those that are complete.
+    """
+    found = []
     while start < len(text):
         end = start + _SEGMENT
+        if not final and end + graphemes.MAX_CLUSTER * 2 > len(text):
+            break
         if end < len(text):
             space = max(text.rfind(" ", start + 1, end), text.rfind("\n", start + 1, end))
             end = space if space > start else graphemes.floor(text, end, start)
         segment = text[start:end]
         if not segment.isspace():
-            yield start, segment
+            found.append((start, segment))
         start = end
+    return found, min(start, len(text))
 
 
 def _batches(texts: Iterable[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:

@@ -88,7 +88,8 @@ class TokenFitter:
 
     async def _without_overlap(self, text: str, counted: CountedPiece, previous_end: int) -> CountedPiece:
         piece = counted.piece
-        if piece.start >= previous_end:
+        if piece.start >= previous_end or piece.end <= previous_end:
+            # Pieces of statements may lie inside one another.
             return counted
         piece = replace(piece, start=next_start(text, previous_end, piece.end))
         return CountedPiece(piece=piece, tokens=(await self._count(text, [piece]))[0])

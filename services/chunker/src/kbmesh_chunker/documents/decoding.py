@@ -43,9 +43,11 @@ _XML_ENCODING = re.compile(
 _ESCAPED = re.compile("[\udc80-\udcff]")
 _BEYOND_ASCII = re.compile("[^\x00-\x7f\udc80-\udcff]")
 _CONTROLS = bytes((*range(0x09), 0x0B, *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F))
-_CONTROL_SHARE = 0.01
+MAX_CONTROL_SHARE = 0.01
+"""A text of which more are control characters is none; a few are let pass in any."""
+MAX_CONTROLS = 8
 # cp1252 leaves five bytes undefined; browsers read them as latin-1 does (WHATWG Encoding Standard, windows-1252).
-_WESTERN = {
+WESTERN = {
     0xDC00 + byte: bytes([byte]).decode("cp1252", "ignore") or bytes([byte]).decode("latin-1")
     for byte in range(0x80, 0x100)
 }
@@ -125,7 +127,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _western(data: bytes) -> str:
-    return data.decode("latin-1").translate({key - 0xDC00: value for key, value in _WESTERN.items()})
+    return data.decode("latin-1").translate({key - 0xDC00: value for key, value in WESTERN.items()})
 
 
 def _guessed(data: bytes, media_type: str, warnings: tuple[Warning, ...]) -> Decoded:
@@ -138,7 +140,7 @@ def _guessed(data: bytes, media_type: str, warnings: tuple[Warning, ...]) -> Dec
         if undecoded < len(_BEYOND_ASCII.findall(text)):
             # UTF-8 with a few foreign bytes: the rest of it stays right.
             message = f"{undecoded} bytes are not UTF-8 and were read as windows-1252"
-            text = text.translate(_WESTERN)
+            text = text.translate(WESTERN)
             return _checked(text, "utf-8", media_type, (*warnings, _warning(message, "utf-8")))
     encoding = wide or guess_wide(data) or guess(data)
     if encoding == "cp1252":
@@ -186,7 +188,7 @@ def check_text(text: str, media_type: str) -> None:
     if "\x00" in text:
         raise DocumentUnreadable(media_type, f"character {text.index(chr(0))} is NUL: this is no text")
     controls = count_controls(text)
-    if controls > max(8, len(text) * _CONTROL_SHARE):
+    if controls > max(MAX_CONTROLS, len(text) * MAX_CONTROL_SHARE):
         raise DocumentUnreadable(media_type, f"{controls} control characters: this is no text")
 
 

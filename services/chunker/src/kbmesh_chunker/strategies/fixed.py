@@ -3,13 +3,15 @@
 import re
 from collections.abc import Sequence
 
-from kbmesh_chunker.blank import stretches
+from kbmesh_chunker.blank import stretches, trim_end
 from kbmesh_chunker.breaks import Breaks
 from kbmesh_chunker.config import CHARACTER_SIZES, Options, Sizes, Strategy
 from kbmesh_chunker.piece import Piece
 from kbmesh_chunker.strategies.port import ANY_GRAMMAR, Work
 
 _HEADING_AND_NEXT = re.compile(r"#(?<!##)#{0,5}[ \t][^\r\n]{0,200}\r?\n\s*")
+_HEADING_LINE = 256
+"""A line that begins like a heading is shorter, or is none."""
 
 
 class Fixed:
@@ -20,6 +22,7 @@ class Fixed:
     sizes: Sizes = CHARACTER_SIZES
     needs_embedder = False
     grammars = ANY_GRAMMAR
+    piece_type = "fixed"
 
     def options(self, given: Options, path: str) -> Options:
         return given
@@ -27,13 +30,17 @@ class Fixed:
     async def cut(self, work: Work) -> Sequence[Piece]:
         return await work.aside(cut_fixed, work)
 
+    def structure(self, text: str, start: int, end: int, options: Options) -> tuple[Breaks, int]:
+        """Breaks and seals of text[start:end], and up to where they are the same whatever follows."""
+        return Breaks(seals=find_seals(text, start, end)), end - _HEADING_LINE
+
 
 def cut_fixed(work: Work) -> list[Piece]:
     """All of the text, from end to end."""
     text = work.document.text
     seals: list[tuple[int, int]] = []
     for start, end in stretches(text, 0, len(text)):
-        seals += find_seals(text, start, end)
+        seals += find_seals(text, start, trim_end(text, start, end))
     cutter = work.cutter(Breaks(seals=seals))
     context = work.context()
     return [

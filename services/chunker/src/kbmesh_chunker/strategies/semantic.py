@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from kbmesh_rpc.errors import InvalidField
 
-from kbmesh_chunker.blank import stretches
+from kbmesh_chunker.blank import stretches, trim_end
 from kbmesh_chunker.breaks import PARTING, Breaks
 from kbmesh_chunker.config import CHARACTER_SIZES, Options, Sizes, Strategy
 from kbmesh_chunker.piece import Piece
@@ -15,6 +15,7 @@ MAX_BLANK_LINES = 10
 _LINE_END = r"(?:\r\n|\n|\r(?!\n))"
 _HEADING_CHARACTERS = 100
 _NEXT_PARAGRAPH = 2
+_PARAGRAPH_END = 16
 _ATX = re.compile(r"[ \t]{0,3}#{1,6}(?:[ \t]|$)")
 _SETEXT = re.compile(r"[^\n]*\S[^\n]*\n[ \t]{0,3}(?:=+|-+)[ \t]*$")
 _ITEM = re.compile(r"[ \t]*(?:[-*+•·>|]|\d+[.)][ \t])")
@@ -32,6 +33,7 @@ class Semantic:
     sizes: Sizes = CHARACTER_SIZES
     needs_embedder = False
     grammars = ANY_GRAMMAR
+    piece_type = "paragraph"
 
     def options(self, given: Options, path: str) -> Options:
         blank_lines = given.get("paragraph_blank_lines", 1)
@@ -41,6 +43,14 @@ class Semantic:
 
     async def cut(self, work: Work) -> Sequence[Piece]:
         return await work.aside(cut_semantic, work)
+
+    def structure(self, text: str, start: int, end: int, options: Options) -> tuple[Breaks, int]:
+        """Breaks and seals of text[start:end], and up to where they are the same whatever follows."""
+        breaks: list[tuple[int, int]] = []
+        seals: list[tuple[int, int]] = []
+        before, last = find_paragraphs(text, start, end, int(options["paragraph_blank_lines"]), breaks, seals)
+        # The last paragraph may go on. Where it is long, that changes nothing but its end.
+        return Breaks(breaks, seals), end - _PARAGRAPH_END if end - last > 2 * _HEADING_CHARACTERS else before
 
 
 def cut_semantic(work: Work) -> list[Piece]:
@@ -59,7 +69,7 @@ def paragraph_breaks(text: str, blank_lines: int) -> Breaks:
     breaks: list[tuple[int, int]] = []
     seals: list[tuple[int, int]] = []
     for start, end in stretches(text, 0, len(text)):
-        find_paragraphs(text, start, end, blank_lines, breaks, seals)
+        find_paragraphs(text, start, trim_end(text, start, end), blank_lines, breaks, seals)
     return Breaks(breaks, seals)
 
 
