@@ -17,7 +17,7 @@ from kbmesh_chunker.documents.slack_channels import RawChannel, channels_of, loa
 from kbmesh_chunker.documents.slack_directory import Directory
 from kbmesh_chunker.documents.slack_export import read_export
 from kbmesh_chunker.documents.slack_markup import show_seconds
-from kbmesh_chunker.documents.slack_messages import ChannelMessage, LeftOut, assemble
+from kbmesh_chunker.documents.slack_messages import ChannelMessage, LeftOut, assemble, timestamp_of, timestamp_order
 from kbmesh_chunker.documents.slack_transcript import find_messages
 from kbmesh_chunker.documents.source import (
     Grammar,
@@ -174,13 +174,14 @@ def write_message(message: ChannelMessage) -> str:
 
 def _described(messages: Sequence[SlackMessage]) -> dict[str, str]:
     authors = list(dict.fromkeys(message.author for message in messages if message.author))
-    days = sorted(day for message in messages if (day := show_seconds(message.timestamp.partition(".")[0])[:10]))
+    times = [message.timestamp for message in messages if timestamp_of(message.timestamp)]
+    first, last = (min(times, key=timestamp_order), max(times, key=timestamp_order)) if times else ("", "")
     shown = ", ".join(authors[:_MAX_PARTICIPANTS]) + (", …" if len(authors) > _MAX_PARTICIPANTS else "")
     described = {
         "messages": str(len(messages)),
         "participants": shown,
-        "first_date": days[0] if days else "",
-        "last_date": days[-1] if days else "",
+        "first_date": show_seconds(first.partition(".")[0])[:10],
+        "last_date": show_seconds(last.partition(".")[0])[:10],
     }
     return {name: value for name, value in described.items() if value}
 

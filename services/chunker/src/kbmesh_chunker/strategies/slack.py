@@ -266,7 +266,7 @@ class _Cut:
             lines = []
             if key[0] and unit.root is not None and message is not unit.root:
                 lines.append(f"Thread: {_shortened(text, unit.root)}")
-            if not unit.thread and index and not inside:
+            if not unit.thread and index and not inside and not unit.messages[index - 1].bot:
                 lines.append(f"Before: {_shortened(text, unit.messages[index - 1])}")
             if inside:
                 lines.append(f"{_speaker(message)} (continued)" if _speaker(message) else "(continued)")
