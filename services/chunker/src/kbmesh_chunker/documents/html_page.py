@@ -384,7 +384,7 @@ class Page:
 
     def _enter_link(self, name: str, attributes: Attributes) -> None:
         self.writer.end_mark("link")
-        address = attributes.get("href", "").strip()
+        address = attributes.get("href", "").strip(" \t\r\n\f\"'")
         target, _, fragment = address.partition("#")
         here = not target or target.rpartition("/")[2] == self._options.filename != ""
         if here and fragment and (self._open.has_heading() or self._open.has("dt")):
