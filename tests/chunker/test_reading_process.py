@@ -1,6 +1,7 @@
 """Documents are read in processes that may die of them."""
 
 import asyncio
+import io
 import os
 import signal
 import subprocess
@@ -13,12 +14,17 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from kbmesh.chunker.v1 import chunker_pb2 as pb
+from kbmesh.chunker.v1 import chunker_pb2_grpc
+from kbmesh_chunker.application import ChunkerApplication
 from kbmesh_chunker.chunking import Chunker
 from kbmesh_chunker.config import ConfigRequest
 from kbmesh_chunker.documents.reader import parsed_type
 from kbmesh_chunker.documents.reading import ReadingLimits
 from kbmesh_chunker.documents.reading_process import ReadingFault, ReadingProcesses
 from kbmesh_chunker.documents.source import Grammar, SourceDocument
+from kbmesh_chunker.settings import ChunkerSettings
+from kbmesh_rpc.channel import open_channel
 from kbmesh_rpc.deadline import Deadline
 from kbmesh_rpc.errors import (
     DeadlineExceeded,
@@ -28,6 +34,8 @@ from kbmesh_rpc.errors import (
     Reason,
     ShuttingDown,
 )
+from kbmesh_rpc.server import running
+from reportlab.pdfgen.canvas import Canvas
 
 one_loop = pytest.mark.asyncio(loop_scope="module")
 
@@ -260,3 +268,17 @@ def is_gone(pid: int) -> bool:
         return " Z " in Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return not Path("/proc").exists()
+
+
+async def test_a_server_reads_pdf_and_ends_its_processes() -> None:
+    buffer = io.BytesIO()
+    canvas = Canvas(buffer)
+    canvas.drawString(72, 700, "read in another process")
+    canvas.save()
+    settings = ChunkerSettings(port=0, reading_processes=1)
+    application = ChunkerApplication(settings)
+    async with running(application, settings) as address, open_channel(address) as channel:
+        stub = chunker_pb2_grpc.ChunkerServiceStub(channel)
+        response = await stub.Chunk(pb.ChunkRequest(document=pb.Document(data=buffer.getvalue())), timeout=60)
+    assert [chunk.text for chunk in response.chunks] == ["read in another process"]
+    assert list(response.chunks[0].pages) == [1]
