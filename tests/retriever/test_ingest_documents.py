@@ -218,6 +218,23 @@ async def test_what_the_caller_kept_out_of_embedding_is_found_by_its_words_alone
     assert await texts_found(workshop, kb, "flange") == ["> What about the flange?"]
 
 
+async def test_slk_09_what_the_caller_leaves_out_altogether_is_gone_after_the_next_sync(workshop: Workshop) -> None:
+    """A channel of bots alone, taken in again without bots: the chunker read it, and has nothing to give."""
+    kb = await workshop.make()
+    await workshop.ingest(kb, "#alerts", "CPU 97% on node-3")
+    cut = workshop.paragraphs.chunk
+
+    async def without_bots(document: SourceDocument, **named: Any) -> Chunked:
+        return replace(await cut(document, **named), chunks=())
+
+    workshop.paragraphs.chunk = without_bots
+    result = await workshop.ingest(kb, "#alerts", "CPU 98% on node-3")
+    assert (result.outcome, result.chunks, result.embedded) == ("changed", 0, 0)
+    assert await texts_found(workshop, kb, "CPU") == []
+    await workshop.sweep()
+    assert await workshop.points(kb) == 0
+
+
 async def test_a_document_of_which_the_model_can_read_nothing_fails(workshop: Workshop) -> None:
     kb = await workshop.make()
     with pytest.raises(EmptyText):

@@ -9,7 +9,6 @@ import numpy as np
 from kbmesh_rpc.errors import (
     Conflict,
     DependencyInvalidResponse,
-    DocumentEmpty,
     EmptyText,
     KbmeshError,
     KnowledgeBaseNotFound,
@@ -151,8 +150,6 @@ class Ingester:
             chunking=knowledge_base.chunking,
             embedding_model=knowledge_base.embedding_model,
         )
-        if not chunked.chunks:
-            raise DocumentEmpty
         wanted = [chunk for chunk in chunked.chunks if not chunk.embedding_excluded]
         vectors: dict[int, NDArray[np.float32]] = {}
         tokens = truncated = 0
