@@ -122,7 +122,8 @@ def test_insertions_are_text_and_deletions_are_not() -> None:
 
 def test_notes_and_comments_follow_the_paragraph_that_refers_to_them() -> None:
     note = f'<w:footnotes xmlns:w="{W}"><w:footnote w:id="2">{paragraph(run("the note"))}</w:footnote></w:footnotes>'
-    comment = f'<w:comments xmlns:w="{W}"><w:comment w:id="0" w:author="Ana">{paragraph(run("why?"))}</w:comment></w:comments>'
+    asked = f'<w:comment w:id="0" w:author="Ana">{paragraph(run("why?"))}</w:comment>'
+    comment = f'<w:comments xmlns:w="{W}">{asked}</w:comments>'
     body = paragraph(
         run("text"), '<w:r><w:footnoteReference w:id="2"/><w:commentReference w:id="0"/></w:r>', run(" goes on")
     ) + paragraph(run("next"))

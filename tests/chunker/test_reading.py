@@ -51,6 +51,50 @@ def test_an_undeclared_western_charset_is_read_with_a_warning() -> None:
     assert [warning.metadata for warning in document.warnings] == [{"encoding": "windows-1252"}]
 
 
+RUSSIAN = (
+    "Система управления базами данных хранит документы и отвечает на запросы пользователей. Перед обновлением "
+    "необходимо сделать резервную копию, иначе восстановление будет невозможно.\r\n"
+)
+JAPANESE = "データベースの移行を始める前に、必ずバックアップを取ってください。そうしないと復元できません。\n"
+CHINESE = "数据库迁移之前必须先做备份，然后再执行脚本，否则数据将无法恢复。系统管理员会收到电子邮件的通知。\n"
+TAIWANESE = "資料庫管理系統儲存文件並回答使用者的查詢。更新之前必須先進行備份，否則資料將無法復原。\n"
+KOREAN = "데이터베이스를 옮기기 전에 반드시 백업을 해야 합니다. 그렇지 않으면 복구할 수 없습니다.\n"
+POLISH = "Zażółć gęślą jaźń. Przed aktualizacją należy wykonać kopię zapasową; użytkownik otrzyma wiadomość.\n"
+FRENCH = "Avant la mise à jour, il est nécessaire de créer une sauvegarde. Ça va, garçon ? L’été, où êtes-vous ?\n"
+GREEK = "Πριν από την ενημέρωση πρέπει να δημιουργήσετε αντίγραφο ασφαλείας των δεδομένων σας.\n"
+HEBREW = "לפני העדכון יש ליצור גיבוי, אחרת לא ניתן יהיה לשחזר את הנתונים של המשתמשים במערכת.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "charset"),
+    [
+        (RUSSIAN, "cp1251"), (RUSSIAN, "koi8-r"), (RUSSIAN, "cp866"), (RUSSIAN, "utf-16-le"), (RUSSIAN, "utf-16-be"),
+        (JAPANESE, "shift_jis"), (JAPANESE, "euc_jp"), (JAPANESE, "iso2022_jp"), (JAPANESE, "utf-16-le"),
+        (CHINESE, "gbk"), (CHINESE, "gb18030"), (CHINESE, "utf-16-be"), (TAIWANESE, "big5"), (KOREAN, "euc_kr"),
+        (POLISH, "cp1250"), (POLISH, "iso8859-2"), (FRENCH, "cp1252"), (GREEK, "cp1253"), (HEBREW, "cp1255"),
+    ],
+)  # fmt: skip
+def test_a_charset_that_nobody_names_is_found_and_reported(text: str, charset: str) -> None:
+    text = text * 3
+    document = reading(text.encode(charset))
+    assert document.text == text
+    assert [warning.reason for warning in document.warnings] == [Reason.DOCUMENT_UNREADABLE]
+
+
+def test_a_long_text_is_judged_by_the_lines_that_tell() -> None:
+    text = "plain ASCII\n" * 4_000 + RUSSIAN * 2
+    assert reading(text.encode("cp1251")).text == text
+
+
+def test_a_table_names_its_columns_for_every_row() -> None:
+    rows = "name,sales\n" + "".join(f"item {number},{number * 7}\n" for number in range(9))
+    assert reading(rows, filename="sales.csv").main.context == ("name,sales",)
+    assert reading(rows.replace(",", "\t"), filename="sales.tsv").main.context == ("name\tsales",)
+    assert reading(rows, filename="sales.csv").text == rows
+    for headless in ("item,7\nitem,8\n", "one line\nno cells\n", "a,a\n1,2\n", ",\n"):
+        assert reading(headless, filename="sales.csv").main.context == ()
+
+
 def test_one_foreign_byte_does_not_spoil_the_rest_of_a_utf8_file() -> None:
     document = reading(PROSE.encode() + b"caf\xe9")
     assert document.text == PROSE + "café"

@@ -5,6 +5,7 @@ languages: by frequency alone, French and Swedish are too easily taken for Centr
 """
 
 import re
+from collections import Counter
 
 from charset_normalizer import from_bytes
 
@@ -16,7 +17,10 @@ _KANA = re.compile("[\u3041-\u30fe]")
 _HANGUL = re.compile("[\uac00-\ud7a3]")
 _SURE = 0.95
 _CLEARLY_BETTER = 0.25
-_NUL_SHARE = 0.2
+_NUL_SHARE = 0.03
+_MIXED_NUL_SHARE = 0.2
+_USUAL_SHARE = 0.8
+_DENSE = 0.4
 _HIGH_SHARE = 0.2
 _KANA_SHARE = 0.3
 _HANGUL_SHARE = 0.85
@@ -38,6 +42,12 @@ _LATIN = {
     "cp850": _WESTERN_LETTERS,
     "cp852": _CENTRAL_LETTERS,
 }
+_CYRILLIC, _GREEK = "оеаинтсрвлкм", "αοιετσνηυρπκς"
+_FREQUENT = {
+    "cp1251": _CYRILLIC, "koi8-r": _CYRILLIC, "cp866": _CYRILLIC, "iso8859-5": _CYRILLIC, "mac-cyrillic": _CYRILLIC,
+    "cp1253": _GREEK, "cp1255": "יוהלאתרבמשנ", "cp1256": "الينمتوربعدس", "cp874": "านรอกเงมยลวดทส",
+}  # fmt: skip
+"""The letters of a language that are seen most, by charset."""
 _RARE = frozenset({"mac-roman", "cp850", "cp852"})
 """Charsets of old systems, which must be clearly better than others."""
 # What charset-normalizer says of texts in these is no better than the letters of languages.
@@ -51,12 +61,13 @@ def guess_wide(data: bytes) -> str:
     sample = data[: _SAMPLE // 4 * 4]
     if len(data) % 2 or len(sample) < 2:
         return ""
-    half = len(sample) // 2
-    even, odd = sample[0::2].count(0), sample[1::2].count(0)
-    if odd > half * _NUL_SHARE and even <= half * _NUL_SHARE / 20:
-        return "utf-16-le"
-    if even > half * _NUL_SHARE and odd <= half * _NUL_SHARE / 20:
-        return "utf-16-be"
+    for encoding, high, low in (("utf-16-le", sample[1::2], sample[0::2]), ("utf-16-be", sample[0::2], sample[1::2])):
+        # The upper bytes are those of one script and of ASCII, whose upper byte is 0.
+        usual = sum(count for _, count in Counter(high).most_common(2))
+        nulls = high.count(0)
+        least = _NUL_SHARE if usual > len(high) * _USUAL_SHARE else _MIXED_NUL_SHARE
+        if nulls > len(high) * least and low.count(0) <= nulls / 20:
+            return encoding
     if len(_BEYOND_ASCII.findall(sample)) < len(sample) * _HIGH_SHARE:
         # Pairs of ASCII letters are East Asian characters too, to who reads them as UTF-16.
         return ""
@@ -82,7 +93,7 @@ def guess(data: bytes) -> str:
     found = from_bytes(sample).best()
     encoding = found.encoding if found is not None else ""
     if not encoding or _LATIN_GUESSES.fullmatch(encoding) or encoding.startswith("utf"):
-        return latin
+        return latin if share else _other_script(sample)
     # What was found in a sample is read by the widest charset of its family.
     return {"gb2312": "gb18030", "gbk": "gb18030", "euc_kr": "cp949", "shift_jis": "cp932", "big5": "big5hkscs"}.get(
         encoding, encoding
@@ -124,6 +135,17 @@ def _telling(data: bytes) -> bytes:
     return sample[: end + 1] if end > 0 else sample[:_SAMPLE]
 
 
+def _other_script(sample: bytes) -> str:
+    """The charset of one byte a letter in which a text that is not Latin has most letters that are frequent."""
+    counts = Counter(b"".join(_BEYOND_ASCII.findall(sample)))
+
+    def frequent(encoding: str) -> int:
+        letters = _FREQUENT[encoding]
+        return sum(count for byte, count in counts.items() if bytes([byte]).decode(encoding, "replace") in letters)
+
+    return max(_FREQUENT, key=frequent)
+
+
 def _latin(sample: bytes) -> tuple[str, float]:
     """The charset whose letters beyond ASCII fit a language best, and the share of them that do."""
     best, best_share = "cp1252", 0.0
@@ -138,7 +160,7 @@ def _latin(sample: bytes) -> tuple[str, float]:
             share = fitting / len(beyond)
             if share > best_share + (_CLEARLY_BETTER if encoding in _RARE else 0.001):
                 best, best_share = encoding, share
-    if len(beyond) > len(sample) * 0.4:
+    if len(beyond) > len(sample) * _DENSE:
         # No Latin script has so many letters beyond ASCII.
         best_share = 0.0
     return best, best_share

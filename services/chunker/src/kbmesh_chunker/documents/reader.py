@@ -11,6 +11,7 @@ from kbmesh_rpc.errors import DocumentEmpty, DocumentTooLarge, Reason, Unsupport
 from kbmesh_chunker.blank import is_visible
 from kbmesh_chunker.documents.archive import ZIP
 from kbmesh_chunker.documents.decoding import check_text, decode
+from kbmesh_chunker.documents.delimited import header_row
 from kbmesh_chunker.documents.front_matter import read_front_matter
 from kbmesh_chunker.documents.html import XHTML, read_html
 from kbmesh_chunker.documents.mail import read_mail, read_pasted_mail
@@ -183,6 +184,7 @@ def read_documents(source: SourceDocument, reading: Reading) -> Sequence[TextDoc
         grammar=_grammar(media_type, source.grammar),
         filename=source.filename,
         language=source.language,
+        context=tuple(row for row in (header_row(text, media_type),) if row),
         warnings=warnings,
     )
     return (_with_front_matter(document) if media_type == MARKDOWN else document,)
