@@ -145,10 +145,10 @@ async def test_a_stream_out_of_order_is_refused(
             {"field": "config.slack"},
         ),
         (
-            pb.ChunkRequest(config=pb.ChunkingConfig(strategy=pb.STRATEGY_EMAIL)),
+            pb.ChunkRequest(config=pb.ChunkingConfig(strategy=pb.STRATEGY_PROPOSITION)),
             "UNIMPLEMENTED",
             "FEATURE_UNSUPPORTED",
-            {"feature": "STRATEGY_EMAIL"},
+            {"feature": "STRATEGY_PROPOSITION"},
         ),
         (
             pb.ChunkRequest(config=pb.ChunkingConfig(embedding_model="m")),

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kbmesh.chunker.v1 import chunker_pb2 as pb
 from kbmesh.chunker.v1 import chunker_pb2_grpc
+from kbmesh.embedder.v1 import embedder_pb2
 from kbmesh_chunker.application import ChunkerApplication
 from kbmesh_chunker.chunking import ChunkedDocument, Chunker
 from kbmesh_chunker.config import ConfigRequest, Strategy
@@ -363,10 +364,18 @@ async def test_the_service_asks_for_documents_in_bulk() -> None:
     told = ToldEmbedder(lambda texts: [words(text) for text in texts])
     async with told.serving() as embedder, chunker_with(embedder) as stub:
         response = await stub.Chunk(request_for("One thing. Another thing.", threshold=1.0, buffer=0))
+        listed = (await stub.ListStrategies(pb.ListStrategiesRequest())).strategies
     assert [chunk.text for chunk in response.chunks] == ["One thing.", "Another thing."]
     [request] = told.requests
     assert list(request.texts) == ["One thing.", "Another thing."]
-    assert (request.input_type, request.priority, request.truncation) == (2, 2, 1)
+    assert (request.input_type, request.priority, request.truncation) == (
+        embedder_pb2.INPUT_TYPE_DOCUMENT,
+        embedder_pb2.PRIORITY_BULK,
+        embedder_pb2.TRUNCATION_END,
+    )
+    [info] = [info for info in listed if info.strategy == pb.STRATEGY_SIMILARITY]
+    assert info.needs_embedder
+    assert (info.defaults.similarity.threshold, info.defaults.similarity.buffer) == (0.5, 1)
 
 
 # What goes wrong
@@ -391,7 +400,7 @@ async def test_sem_07_numbers_out_of_their_unit_are_refused(cut: Cut, options: d
     assert refused.value.metadata["field"] == field
 
 
-async def test_without_an_embedder_it_is_refused_and_listed_as_needing_one(
+async def test_without_an_embedder_it_is_refused_and_not_listed(
     stub: "chunker_pb2_grpc.ChunkerServiceAsyncStub",
 ) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
@@ -402,9 +411,7 @@ async def test_without_an_embedder_it_is_refused_and_listed_as_needing_one(
         {"field": "config.strategy"},
     )
     listed = (await stub.ListStrategies(pb.ListStrategiesRequest())).strategies
-    [info] = [info for info in listed if info.strategy == pb.STRATEGY_SIMILARITY]
-    assert info.needs_embedder
-    assert (info.defaults.similarity.threshold, info.defaults.similarity.buffer) == (0.5, 1)
+    assert pb.STRATEGY_SIMILARITY not in [info.strategy for info in listed]
 
 
 async def test_sem_03_missing_vectors_are_told_by_number(cut: Cut) -> None:

@@ -208,15 +208,18 @@ class Chunker:
         )
 
     def _check_models(self, port: StrategyPort, path: str) -> None:
-        if port.needs_embedder and self._models.embedder is None:
+        if self.serves(port.strategy):
+            return
+        if port.needs_embedder:
             raise InvalidField(
                 f"{path}.strategy", f"{port.strategy.upper()} needs an embedder, and this chunker is connected to none"
             )
-        if not self.serves(port.strategy):
-            raise FeatureUnsupported(f"STRATEGY_{port.strategy.name}")
+        raise FeatureUnsupported(f"STRATEGY_{port.strategy.name}")
 
     def serves(self, strategy: Strategy) -> bool:
-        """Whether this server has what a strategy needs, an embedder apart: ListStrategies tells who needs that."""
+        """Whether this server has the models that a strategy needs."""
+        if find(strategy).needs_embedder:
+            return self._models.embedder is not None
         return strategy is not Strategy.PROPOSITION or self._models.language_model is not None
 
     def _check_repetition(self, config: ChunkingConfig, document: TextDocument, path: str) -> None:
