@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kbmesh_chunker.documents.docx_package import (
@@ -16,6 +16,7 @@ from kbmesh_chunker.documents.docx_package import (
 )
 from kbmesh_chunker.documents.docx_styles import Label, Numbering, Style, Styles
 from kbmesh_chunker.documents.docx_table import columns_of, row_spans
+from kbmesh_chunker.documents.docx_text import chosen, formula, has_choice, inner_elements, texts
 from kbmesh_chunker.documents.markdown_writer import Container, MarkdownWriter
 from kbmesh_chunker.documents.reading import Reading
 
@@ -96,7 +97,7 @@ class Body:
             elif name == "sdt":
                 self._blocks_of(child(inner, "sdtContent"))
             elif name == "AlternateContent":
-                self._blocks_of(_chosen(inner))
+                self._blocks_of(chosen(inner))
             elif name in _THROUGH:
                 self._blocks(inner)
             elif name in {"del", "moveFrom"}:
@@ -143,7 +144,7 @@ class Body:
                 self._quote = self.writer.open_quote()
         self._inline(element)
         if style.is_title and not self.title:
-            self.title = " ".join("".join(_texts(element)).split())
+            self.title = " ".join("".join(texts(element)).split())
         if child(properties, "rPr", "del") is not None:
             # Its end was deleted: the next paragraph goes on in it.
             self.writer.space()
@@ -203,14 +204,14 @@ class Body:
         self.writer.open_table()
         self._cells += 1
         spans = row_spans(element)
-        for row in _rows(element):
+        for row in inner_elements(element, "tr"):
             if child(row, "trPr", "del") is not None:
                 self._leave_out("deleted text", row)
                 continue
             self.writer.open_row(header=switched_on(child(row, "trPr", "tblHeader")))
-            for cell in _inner(row, "tc"):
+            for cell in inner_elements(row, "tc"):
                 rows = spans.get(cell, 1)
-                if not rows and not any(text.strip() for text in _texts(cell)):
+                if not rows and not any(text.strip() for text in texts(cell)):
                     continue
                 self.writer.open_cell(columns=columns_of(cell), rows=max(1, rows))
                 self._blocks(cell)
@@ -229,7 +230,7 @@ class Body:
         for inner in element:
             name = local(inner)
             if self._depth > MAX_DEPTH:
-                self._text("".join(_texts(inner)))
+                self._text("".join(texts(inner)))
             elif name == "r":
                 self._run(inner)
             elif name == "hyperlink":
@@ -242,15 +243,15 @@ class Body:
                     if content is not None:
                         self._inline(content)
             elif name == "AlternateContent":
-                chosen = _chosen(inner)
-                if chosen is not None:
-                    self._inline(chosen)
+                one = chosen(inner)
+                if one is not None:
+                    self._inline(one)
             elif name in _THROUGH:
                 self._inline(inner)
             elif name in {"del", "moveFrom"}:
                 self._leave_out("deleted text", inner)
             elif name == "oMath":
-                self._text(_formula(inner))
+                self._text(formula(inner))
         self._depth -= 1
 
     def _run(self, element: Element) -> None:
@@ -288,8 +289,8 @@ class Body:
                 case "drawing" | "pict" | "object":
                     self._drawing(inner)
                 case "AlternateContent":
-                    chosen = _chosen(inner)
-                    for part in chosen if chosen is not None else ():
+                    one = chosen(inner)
+                    for part in one if one is not None else ():
                         self._drawing(part)
                 case "ruby":
                     self._ruby(inner)
@@ -340,7 +341,7 @@ class Body:
         for name in ("rubyBase", "rt"):
             part = child(element, name)
             if part is not None and name == "rt":
-                said = "".join(_texts(part)).strip()
+                said = "".join(texts(part)).strip()
                 if said:
                     self.writer.literal(f"({said})", self.page)
             elif part is not None:
@@ -353,10 +354,10 @@ class Body:
             if name == "docPr" or (name in {"shape", "imagedata"} and not described):
                 described = described or attribute(inner, "descr") or attribute(inner, "alt")
             elif name == "txbxContent":
-                if not any(local(above) == "Fallback" and _has_choice(above) for above in inner.iterancestors()):
+                if not any(local(above) == "Fallback" and has_choice(above) for above in inner.iterancestors()):
                     self._due.append(("box", inner))
             elif name == "oMath":
-                self._text(_formula(inner))
+                self._text(formula(inner))
             elif name in {"relIds", "chart", "OLEObject"}:
                 self.left_out[{"relIds": "diagram", "chart": "chart"}.get(name, "embedded object")] += 0
         if described.strip():
@@ -398,78 +399,19 @@ class Body:
     def _read_margins(self) -> None:
         """Headers and footers stand beside every page: they are told apart from the text."""
         for kind in ("header", "footer"):
-            texts: dict[str, None] = {}
+            found: dict[str, None] = {}
             for reference in self._references.values():
                 if reference.kind == kind and not reference.external:
                     root = self._package.optional(reference.target)
-                    text = " ".join("".join(_texts(root)).split()) if root is not None else ""
+                    text = " ".join("".join(texts(root)).split()) if root is not None else ""
                     if text:
-                        texts[text] = None
-            if texts:
-                whole = " | ".join(texts)
+                        found[text] = None
+            if found:
+                whole = " | ".join(found)
                 self.metadata[kind] = whole[:1_000]
                 self.left_out[f"page {kind}"] += len(whole)
 
     def _leave_out(self, what: str, element: Element) -> None:
-        count = sum(len(text.strip()) for text in _texts(element, deleted=True))
+        count = sum(len(text.strip()) for text in texts(element, deleted=True))
         if count:
             self.left_out[what] += count
-
-
-def _rows(table: Element) -> list[Element]:
-    return _inner(table, "tr")
-
-
-def _inner(element: Element, name: str) -> list[Element]:
-    """The rows of a table or the cells of a row, also those in content controls."""
-    found: list[Element] = []
-    waiting: list[Element] = list(reversed(element))
-    while waiting:
-        inner = waiting.pop()
-        if local(inner) == name:
-            found.append(inner)
-        elif local(inner) in {"sdt", "sdtContent", "customXml", "ins", "moveTo"}:
-            waiting.extend(reversed(inner))
-    return found
-
-
-def _chosen(alternate: Element) -> Element | None:
-    """One of several ways to say the same."""
-    choice = child(alternate, "Choice")
-    return choice if choice is not None else child(alternate, "Fallback")
-
-
-def _has_choice(fallback: Element) -> bool:
-    above = fallback.getparent()
-    return above is not None and child(above, "Choice") is not None
-
-
-def _texts(element: Element, *, deleted: bool = False) -> Sequence[str]:
-    """The plain text of an element, paragraph by paragraph."""
-    texts = []
-    for inner in element.iter():
-        name = local(inner)
-        if name == "t" or (deleted and name == "delText"):
-            texts.append(inner.text or "")
-        elif name in {"p", "tab", "br"}:
-            texts.append(" ")
-    return texts
-
-
-def _formula(element: Element) -> str:
-    """A formula on one line (ECMA-376, part 1, 22.1)."""
-    written: list[str] = []
-    waiting: list[Element | str] = [element]
-    while waiting:
-        inner = waiting.pop()
-        if isinstance(inner, str):
-            written.append(inner)
-            continue
-        signs = {"num": ("(", ")/"), "den": ("(", ")"), "sup": ("^(", ")"), "sub": ("_(", ")"), "rad": ("√(", ")")}
-        before, after = signs.get(local(inner), ("", ""))
-        written.append(before)
-        waiting.append(after)
-        if local(inner) == "t":
-            written.append(inner.text or "")
-        waiting.extend(reversed(inner))
-    return " ".join("".join(written).split())

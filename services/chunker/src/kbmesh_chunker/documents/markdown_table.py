@@ -4,11 +4,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kbmesh_chunker.documents.markdown_escape import code_span, escape_cell
+from kbmesh_chunker.documents.markdown_inline import Piece
 
 if TYPE_CHECKING:
     from kbmesh_chunker.documents.markdown_writer import Block
-
-Piece = tuple[str, int]
 
 IMAGE = "!["
 """Begins what stands for an image."""

@@ -4,36 +4,22 @@ Text that looks like markup stays text. White space is collapsed as browsers do,
 together, and marks within a line never split one.
 """
 
-import re
 from array import array
 from dataclasses import dataclass, field
 from enum import Enum
 
 from kbmesh_chunker.documents.markdown_escape import (
-    code_span,
-    escape_address,
     escape_closing,
-    escape_heading,
     escape_line,
     longest_run,
 )
+from kbmesh_chunker.documents.markdown_inline import Inline, Piece
 from kbmesh_chunker.documents.markdown_table import IMAGE, Cell, Table
 from kbmesh_chunker.documents.reading import Reading
 from kbmesh_chunker.documents.source import Places
 
 MAX_NESTING = 10
 """Lists and quotes that are nested deeper are written at this depth."""
-MAX_ADDRESS = 300
-"""Targets of links that are longer are left out: they are of use to a machine alone."""
-
-Piece = tuple[str, int]
-"""A stretch of text without a line end, and the line of the source where it stands."""
-
-_SPACE = re.compile(r"[ \t\r\n\f\v\xa0]+")
-_UNSEEN = re.compile("[\u00ad\u2060\ufeff]|(?<![\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff])\u200b")
-_MAY_BE_UNSEEN = re.compile("[\u00ad\u200b\u2060\ufeff]")
-# Scripts without spaces: a line end within them is none (CSS Text 3, segment break transformation rules).
-_EAST_ASIAN = re.compile("[\u2e80-\u312f\u3190-\ua4cf\uf900-\ufaff\ufe30-\ufe4f\uff01-\uffdc\U00020000-\U0003ffff]")
 
 
 class Kind(Enum):
@@ -78,15 +64,6 @@ class Block:
     """Whether it follows the block before it without an empty line."""
 
 
-@dataclass(slots=True)
-class _Mark:
-    """A link or the like, from where it begins in the current block."""
-
-    kind: str
-    begin: int
-    address: str = ""
-
-
 @dataclass(kw_only=True)
 class MarkdownWriter:
     """Takes text and structure in the order of the source."""
@@ -96,18 +73,15 @@ class MarkdownWriter:
     _length: int = 0
     _starts: "array[int]" = field(default_factory=lambda: array("Q"))
     _numbers: "array[int]" = field(default_factory=lambda: array("Q"))
-    _parts: list[Piece] = field(default_factory=list)
-    _pending: str = ""
+    _inline: Inline = field(default_factory=Inline)
     _level: int = 0
     _close: bool = False
-    _marks: list[_Mark] = field(default_factory=list)
     _containers: list[Container] = field(default_factory=list)
     _lists: list[OpenList] = field(default_factory=list)
     _pre: tuple[str, list[Piece]] | None = None
     _table: Table | None = None
     _cell: Cell | None = None
     _blocks: int = 0
-    _raised: bool = False
     first_heading: str = ""
     """Of the first level, as it reads."""
 
@@ -117,125 +91,50 @@ class MarkdownWriter:
         """Text without a line end."""
         if self._pre is not None:
             self._pre[1].append((text.replace("\xa0", " "), line))
-            return
-        if not text.isascii() and _MAY_BE_UNSEEN.search(text):
-            text = _UNSEEN.sub("", text)
-        text = _SPACE.sub(" ", text)
-        if text.startswith(" "):
-            self._pending = self._pending or " "
-            text = text[1:]
-        if not text:
-            return
-        after = text.endswith(" ")
-        if after:
-            text = text[:-1]
-        if self._raised:
-            self._raised = False
-            text = f"^{text}" if text[0] in "0123456789-+−" and not self._pending else text
-        if self._level and not self._in_code:
-            text = escape_heading(text)
-        self._append(text, line)
-        if after:
-            self._pending = " "
-
-    def _append(self, text: str, line: int) -> None:
-        parts = self._parts
-        if self._pending and parts and parts[-1][0] != "\n":
-            joined = self._pending == "\n" and _EAST_ASIAN.match(parts[-1][0][-1]) and _EAST_ASIAN.match(text)
-            if not joined:
-                text = " " + text
-        self._pending = ""
-        parts.append((text, line))
+        else:
+            self._inline.text(text, line)
 
     def line_end(self, line: int) -> None:
         """The source goes on in the next line, after `line`."""
         if self._pre is not None:
             self._pre[1].append(("\n", line))
         else:
-            self._pending = "\n"
+            self._inline.line_end()
 
     def space(self) -> None:
         """What follows is a word of its own."""
-        self._pending = self._pending or " "
+        self._inline.space()
 
     def line_break(self, line: int) -> None:
         """What follows stands on a line of its own; two in a row end the paragraph."""
         if self._pre is not None:
             self._pre[1].append(("\n", line))
-        elif self._level:
-            self.space()
-        elif self._parts and self._parts[-1][0] == "\n":
+        elif not self._inline.line_break(line):
             self.end_block()
-        elif self._parts:
-            self._pending = ""
-            self._parts.append(("\n", line))
 
     def literal(self, text: str, line: int) -> None:
         """Markup within a line."""
         if self._pre is None:
-            self._append(text, line)
+            self._inline.literal(text, line)
+
+    def begin_mark(self, kind: str, address: str = "") -> bool:
+        """Begins `code`, a `link` or `struck` text. One within another of its kind is none: False."""
+        return self._pre is None and self._inline.begin_mark(kind, address)
+
+    def end_mark(self, kind: str) -> None:
+        """Ends what was begun, if it was."""
+        self._inline.end_mark(kind)
+
+    def raise_next(self) -> None:
+        """What follows is raised. A number is then set apart from the word or number that it is raised above."""
+        if self._pre is None:
+            self._inline.raise_next()
 
     def image(self, described: str, line: int) -> None:
         """An image by the words that stand for it."""
         if described.startswith("[") and described.endswith("]"):
             described = described[1:-1].strip()
         self.literal(f"{IMAGE}{described}]()", line)
-
-    @property
-    def last(self) -> str:
-        """The last character of the current block; empty where a white space or nothing stands before."""
-        return self._parts[-1][0][-1] if self._parts and not self._pending else ""
-
-    @property
-    def _in_code(self) -> bool:
-        return any(mark.kind == "code" for mark in self._marks)
-
-    # Marks
-
-    def begin_mark(self, kind: str, address: str = "") -> bool:
-        """Begins `code`, a `link` or `struck` text. One within another of its kind is none: False."""
-        if self._pre is not None or any(mark.kind == kind for mark in self._marks):
-            return False
-        self._marks.append(_Mark(kind, len(self._parts), address))
-        return True
-
-    def raise_next(self) -> None:
-        """What follows is raised. A number is then set apart from the word or number that it is raised above."""
-        self._raised = self._pre is None and self.last.isalnum()
-
-    def end_mark(self, kind: str) -> None:
-        """Ends what was begun, if it was."""
-        for place in range(len(self._marks) - 1, -1, -1):
-            if self._marks[place].kind == kind:
-                self._write_mark(self._marks.pop(place))
-                return
-
-    def _write_mark(self, mark: _Mark) -> bool:
-        parts, begin = self._parts, mark.begin
-        while begin < len(parts) and parts[begin][0] == "\n":
-            begin += 1
-        end = len(parts)
-        while end > begin and parts[end - 1][0] == "\n":
-            end -= 1
-        if begin >= end:
-            return False
-        match mark.kind:
-            case "code":
-                before, after = code_span("".join(text for text, _ in parts[begin:end]))
-            case "struck":
-                before, after = "~~", "~~"
-            case _:
-                before, after = "[", f"]({escape_address(mark.address)})"
-                address = mark.address.removeprefix("mailto:").removeprefix("tel:")
-                shown = "".join(text for text, _ in parts[begin:end]).strip() if len(address) <= MAX_ADDRESS else ""
-                if shown.rstrip("/") == address.rstrip("/") or len(mark.address) > MAX_ADDRESS:
-                    return True
-        text, line = parts[begin]
-        bare = text.lstrip(" ") if begin or text.startswith(" ") else text
-        parts[begin] = (text[: len(text) - len(bare)] + before + bare, line)
-        text, line = parts[end - 1]
-        parts[end - 1] = (text + after, line)
-        return True
 
     # Blocks
 
@@ -245,6 +144,7 @@ class MarkdownWriter:
         if self._table is not None and not self._table.headed:
             self._dissolve()
         self._level = level
+        self._inline.heading = True
 
     def stay_close(self) -> None:
         """The next block belongs to the one before it."""
@@ -255,15 +155,8 @@ class MarkdownWriter:
         """Ends the paragraph or heading, if there is one."""
         if self._pre is not None:
             return
-        self._pending = ""
-        if self._marks:
-            self._cut_marks()
-        parts = self._parts
         level, self._level = self._level, 0
-        if not parts:
-            return
-        self._parts = []
-        lines = _lines(parts)
+        lines = self._inline.take()
         if not lines:
             return
         close, self._close = self._close, False
@@ -271,14 +164,6 @@ class MarkdownWriter:
             self._write_heading(lines[0], level)
             return
         self._add(Block(Kind.PARAGRAPH, [_escaped(line) for line in lines], tuple(self._containers), close))
-
-    def _cut_marks(self) -> None:
-        """Marks do not reach over blocks. A link is written in the first block that it holds."""
-        for mark in reversed(self._marks):
-            if self._write_mark(mark) and mark.kind == "link":
-                mark.kind = "done"
-            mark.begin = 0
-        self._marks = [mark for mark in self._marks if mark.kind != "done"]
 
     def _write_heading(self, line: list[Piece], level: int) -> None:
         text, number = line[-1]
@@ -485,17 +370,6 @@ class MarkdownWriter:
 
 def _visible(line: list[Piece]) -> bool:
     return any(text.strip() for text, _ in line)
-
-
-def _lines(parts: list[Piece]) -> list[list[Piece]]:
-    """The lines of a block, those that are empty left out."""
-    lines: list[list[Piece]] = [[]]
-    for part in parts:
-        if part[0] == "\n":
-            lines.append([])
-        else:
-            lines[-1].append(part)
-    return [line for line in lines if line]
 
 
 def _escaped(line: list[Piece]) -> list[Piece]:
