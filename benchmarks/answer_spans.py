@@ -77,7 +77,6 @@ class Pool:
     failed: dict[str, str] = field(default_factory=dict)
     ranks: dict[str, list[int | None]] = field(default_factory=dict)
     """For each ranker the rank of the first chunk that answers each question, from 1; None where it is not found."""
-    rankings: dict[str, list[Ranking]] = field(default_factory=dict)
 
 
 def main() -> None:
@@ -92,7 +91,7 @@ def main() -> None:
         asked, unanswerable = _askable(questions, pools)
         places = [find_answer(pools[0].texts[question.document], question.answer) for question in asked]
         for pool in pools:
-            _search(pool, encoder, asked, places)
+            _search(pool, encoder, asked, places, options.rankers)
         tokens = {
             pool.strategy: encoder.tokens([passage.embedded for passage in pool.passages if passage.embedded])
             for pool in pools
@@ -120,6 +119,9 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--questions", type=Path, default=QUESTIONS, help="JSON lines of document, question, answer")
     parser.add_argument("--corpus", type=Path, nargs="+", default=[], help="folders of further documents")
+    parser.add_argument(
+        "--rankers", nargs="+", choices=RANKERS, default=list(RANKERS), help="bm25 alone embeds nothing and is fast"
+    )
     parser.add_argument("--size", type=int, help="of a chunk, in characters; the strategies' default without it")
     parser.add_argument("--model", default=MODEL, help="what embeds: a hub id or a folder")
     parser.add_argument("--models", type=Path, default=_MODELS, help="where the exported model is kept")
@@ -190,33 +192,42 @@ def _askable(questions: Sequence[Question], pools: Sequence[Pool]) -> tuple[list
     return asked, left_out
 
 
-def _search(pool: Pool, encoder: Encoder, questions: Sequence[Question], places: Sequence[Places]) -> None:
+def _search(
+    pool: Pool, encoder: Encoder, questions: Sequence[Question], places: Sequence[Places], rankers: Sequence[str]
+) -> None:
     """Adds the rankings and the ranks of the answers to a pool."""
+    texts = [question.question for question in questions]
+    found = {}
+    if "bm25" in rankers or "hybrid" in rankers:
+        found["bm25"] = rank_by_words([passage.context_and_text for passage in pool.passages], texts)
+    if "vector" in rankers or "hybrid" in rankers:
+        found["vector"] = _rank_by_vectors(pool, encoder, texts)
+    if "hybrid" in rankers:
+        found["hybrid"] = fuse(found["bm25"], found["vector"])
+    pool.ranks = {
+        ranker: [
+            _rank(pool, ranking, question.document, spans)
+            for question, spans, ranking in zip(questions, places, found[ranker], strict=True)
+        ]
+        for ranker in RANKERS
+        if ranker in rankers
+    }
 
+
+def _rank_by_vectors(pool: Pool, encoder: Encoder, questions: Sequence[str]) -> list[Ranking]:
     def progress(message: str) -> None:
         _progress(f"{pool.strategy}: {message}")
 
     embedded = [place for place, passage in enumerate(pool.passages) if passage.embedded]
+    texts = [pool.passages[place].embedded for place in embedded]
     vectors = np.zeros((len(pool.passages), encoder.card.dimension), dtype=np.float32)
-    vectors[embedded] = encoder.embed(
-        [pool.passages[place].embedded for place in embedded], query=False, progress=progress
-    )
-    texts = [question.question for question in questions]
-    by_vectors = rank_by_vectors(vectors, encoder.embed(texts, query=True, progress=progress))
-    by_words = rank_by_words([passage.context_and_text for passage in pool.passages], texts)
-    pool.rankings = {"vector": by_vectors, "bm25": by_words, "hybrid": fuse(by_words, by_vectors)}
-    for ranker, rankings in pool.rankings.items():
-        pool.ranks[ranker] = [
-            next(
-                (
-                    rank
-                    for rank, place in enumerate(ranking, 1)
-                    if pool.passages[place].answers(question.document, spans)
-                ),
-                None,
-            )
-            for question, spans, ranking in zip(questions, places, rankings, strict=True)
-        ]
+    vectors[embedded] = encoder.embed(texts, query=False, progress=progress)
+    return rank_by_vectors(vectors, encoder.embed(questions, query=True, progress=progress))
+
+
+def _rank(pool: Pool, ranking: Ranking, document: str, places: Places) -> int | None:
+    answering = (rank for rank, place in enumerate(ranking, 1) if pool.passages[place].answers(document, places))
+    return next(answering, None)
 
 
 def _hits(ranks: Sequence[int | None], depth: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -266,10 +277,10 @@ def _report(
         return [rank for rank, of in zip(pool.ranks[ranker], kinds, strict=True) if of == kind]
 
     return {
-        "scores": {ranker: {pool.strategy: _scores(pool.ranks[ranker]) for pool in pools} for ranker in RANKERS},
+        "scores": {ranker: {pool.strategy: _scores(pool.ranks[ranker]) for pool in pools} for ranker in base.ranks},
         "difference": {
             ranker: {pool.strategy: _difference(pool.ranks[ranker], base.ranks[ranker]) for pool in pools[1:]}
-            for ranker in RANKERS
+            for ranker in base.ranks
         },
         "by_kind": {
             kind: {
@@ -282,7 +293,7 @@ def _report(
                             for pool in pools[1:]
                         },
                     }
-                    for ranker in RANKERS
+                    for ranker in base.ranks
                 },
             }
             for kind in names
@@ -317,7 +328,7 @@ def _print_table(report: Mapping[str, object]) -> None:
         (
             "all",
             flat["questions"],
-            {r: {"scores": flat["scores"][r], "difference": flat["difference"][r]} for r in RANKERS},
+            {r: {"scores": flat["scores"][r], "difference": flat["difference"][r]} for r in flat["scores"]},
         )
     ]
     groups += [(kind, of_kind["questions"], of_kind) for kind, of_kind in flat["by_kind"].items()]
@@ -327,7 +338,7 @@ def _print_table(report: Mapping[str, object]) -> None:
         + "   difference"
     )
     for kind, count, group in groups:
-        for ranker in RANKERS:
+        for ranker in flat["scores"]:
             scores = "".join(f"{one['hit@5']:18.3f}" for one in group[ranker]["scores"].values())
             differences = "  ".join(
                 f"{one['hit@5']['mean']:+.3f} [{one['hit@5']['low']:+.3f}, {one['hit@5']['high']:+.3f}]"
@@ -340,7 +351,7 @@ def _print_table(report: Mapping[str, object]) -> None:
 def _print_misses(pools: Sequence[Pool], questions: Sequence[Question]) -> None:
     base = pools[0]
     for pool in pools[1:]:
-        for ranker in RANKERS:
+        for ranker in base.ranks:
             for place, question in enumerate(questions):
                 first, second = base.ranks[ranker][place], pool.ranks[ranker][place]
                 if ((first or 99) <= 5) != ((second or 99) <= 5):

@@ -25,6 +25,8 @@ _BLANK_LINES = re.compile(r"(?:\r\n?|\n)[ \t]*(?:(?:\r\n?|\n)[ \t]*)+")
 _LINE_END = re.compile(r"\r\n?|\n")
 _MARKS = re.compile(r"[\s>*+#|-]*(?:\d+[.)]\s+)?")
 _ENDS = re.compile(r"[.!?][\"'”’)\]*_`]*$")
+_LAYOUT = re.compile(r"[\r\n]\s*(?:[|+*•-]|\d+[.)]\s)")
+"""A line of a drawn table or an item of a list: what spans it is no sentence, whatever a splitter of sentences says."""
 _CELL = re.compile(r"(?<!\\)\|")
 _WORD = re.compile(r"\w+")
 _GRAMMARS = {
@@ -192,7 +194,9 @@ def _sentences(file: CorpusFile, paragraphs: Iterator[tuple[int, int]] | Sequenc
 
 def _is_sentence(text: str, span: Span) -> bool:
     content = text[span.start : span.end]
-    return _ENDS.search(content) is not None and len(_WORD.findall(content)) >= MIN_WORDS
+    if _ENDS.search(content) is None or _LAYOUT.search(content) is not None:
+        return False
+    return len(_WORD.findall(content)) >= MIN_WORDS
 
 
 def _functions(file: CorpusFile) -> Iterator[Span]:
