@@ -127,6 +127,7 @@ def test_what_no_browser_shows_is_no_text() -> None:
         ("<p>unclosed <b>bold <p>next</b> <a href='x", "unclosed bold\n\nnext <a href='x"),
         ('text <a href="x>link</a> rest', "text [link](x) rest"),
         ("<![CDATA[raw <b>]]> text", "raw <b> text"),
+        ("<p>o<o:p>n</o:p>e <a:>two</a:></b:></:> three</ ></html:>", "one two three"),
         ("<svg><title>no title</title><text>drawn</text></svg>", "drawn"),
     ],
 )

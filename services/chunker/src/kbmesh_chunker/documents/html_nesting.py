@@ -101,7 +101,7 @@ class Nesting:
                 self.pop()
             self.pop()
             return True
-        if self._scopes[-1].barrier == name:
+        if self._scopes[-1].barrier == name != "":
             self.pop_to(self._scopes[-1].at)
             return True
         return False

@@ -163,7 +163,7 @@ class Page:
     # Tags
 
     def _start(self, token: Token) -> None:
-        name = token.name.rpartition(":")[2] if ":" in token.name else token.name
+        name = token.name.removeprefix("html:").removeprefix("xhtml:") or token.name
         attributes: Attributes = token.attributes or {}
         self._first_of_pre = False
         if self._permalink is not None:
@@ -257,7 +257,7 @@ class Page:
         self._skipped_at = -1
 
     def _end(self, token: Token) -> None:
-        name = token.name.rpartition(":")[2] if ":" in token.name else token.name
+        name = token.name.removeprefix("html:").removeprefix("xhtml:") or token.name
         self._first_of_pre = False
         if name == "br":
             self._void("br", {}, token)
