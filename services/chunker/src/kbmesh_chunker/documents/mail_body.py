@@ -97,27 +97,30 @@ class BodyReader:
     reading: Reading
     is_decoded: bool
     """Whether the mail came as text, so that 8-bit text in it is UTF-8 whatever it says."""
-    _entities: int = 0
+    _parts: int = 0
 
     def read(self, entity: Entity, depth: int = 0) -> MailContent:
         """Raises DocumentUnreadable where it has too many parts."""
         self.reading.checkpoint()
-        self._entities += 1
-        if self._entities > self.reading.limits.max_parts:
-            raise DocumentUnreadable(MAIL, f"a mail has more than {self.reading.limits.max_parts} parts")
         declared = entity.content_type
         kind = declared.value
         if kind.startswith("multipart/"):
             return self._read_multipart(entity, declared, depth)
         return self._read_leaf(entity, declared, depth)
 
+    def _count(self, parts: int) -> None:
+        self._parts += parts
+        if self._parts > self.reading.limits.max_parts:
+            raise DocumentUnreadable(MAIL, f"a mail has more than {self.reading.limits.max_parts} parts")
+
     def _read_multipart(self, entity: Entity, declared: FieldValue, depth: int) -> MailContent:
         if depth >= MAX_NESTING:
             content = self._read_text(entity, FieldValue(value="text/plain"))
             content.warnings.append(_warning(f"parts are nested more than {MAX_NESTING} deep; kept as they stand"))
             return content
-        found = _split(entity, default_type=MAIL if declared.value == "multipart/digest" else "text/plain")
-        if not found.parts:
+        found = _split(entity)
+        self._count(len(found.places))
+        if not found.places:
             rest = found.unshown if found.found else entity.body
             if not rest.strip():
                 return MailContent()
@@ -125,7 +128,8 @@ class BodyReader:
             content = self._read_text(entity, FieldValue(value="text/plain"))
             content.warnings.append(_warning(f"a {declared.value} has no parts; it was read as text"))
             return content
-        children = [self.read(part, depth + 1) for part in found.parts]
+        default_type = MAIL if declared.value == "multipart/digest" else "text/plain"
+        children = [self.read(part, depth + 1) for part in found.parts(default_type)]
         content = _alternative(children) if declared.value == "multipart/alternative" else _together(children)
         if declared.value == "multipart/encrypted":
             message = "the mail is encrypted; its text cannot be read"
@@ -247,17 +251,17 @@ def _as_document(attachment: Attachment) -> Attachment:
     return replace(attachment, content=text)
 
 
-def _split(entity: Entity, default_type: str) -> Multipart:
+def _split(entity: Entity) -> Multipart:
     """The parts of a multipart. Tries the boundaries of all its headers, then looks for one in the body."""
-    split = Multipart(parts=(), unshown=b"", found=False)
+    split = Multipart(entity=entity, places=(), unshown=b"", found=False)
     for declared in entity.content_types:
         boundary = declared.parameters.get("boundary", "")
-        found = split_multipart(entity, boundary, default_type) if boundary else split
-        if found.parts:
+        found = split_multipart(entity, boundary) if boundary else split
+        if found.places:
             return found
         split = found if found.found else split
     guessed = guess_boundary(entity)
-    return split_multipart(entity, guessed, default_type) if guessed else split
+    return split_multipart(entity, guessed) if guessed else split
 
 
 def _together(children: Sequence[MailContent]) -> MailContent:

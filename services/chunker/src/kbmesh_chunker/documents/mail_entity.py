@@ -26,6 +26,7 @@ _COMMON = """
     organization authentication-results dkim-signature thread-topic thread-index resent-from resent-to resent-date
 """
 _MAX_UNKNOWN_FIELDS = 20
+_MAX_CONTENT_TYPES = 8
 _KNOWN = frozenset(name.encode() for name in _COMMON.split())
 _DELIMITER = re.compile(
     rb"^--([^\r\n]{1,200}?)[ \t]*(?:\r\n|\r|\n)(?=content-[a-z-]+[ \t]*:)", re.IGNORECASE | re.MULTILINE
@@ -61,7 +62,7 @@ class Entity:
     @property
     def content_types(self) -> list[FieldValue]:
         """Every Content-Type that can be read, in order. There should be one; gateways add more."""
-        fields = [parse_field(value) for value in self.all("content-type")]
+        fields = [parse_field(value) for value in self.all("content-type")[:_MAX_CONTENT_TYPES]]
         return [found for found in fields if _TOKEN.fullmatch(found.value)]
 
     @property
@@ -121,28 +122,32 @@ def parse_mail(data: bytes) -> Entity:
 class Multipart:
     """What stands between the delimiters of a boundary, and outside them."""
 
-    parts: tuple[Entity, ...]
+    entity: Entity
+    places: tuple[tuple[int, int], ...]
+    """Where its parts stand. Those after the closing delimiter count too."""
     unshown: bytes
     """What stands before the first part and after the last, where no program shows it."""
     found: bool
     """Whether the boundary occurs at all."""
 
+    def parts(self, default_type: str) -> Iterator[Entity]:
+        """The parts, in order."""
+        for start, end in self.places:
+            yield parse_entity(self.entity.data, start, end, default_type=default_type)
 
-def split_multipart(entity: Entity, boundary: str, default_type: str) -> Multipart:
-    """The parts between the delimiters of a boundary. Those after the closing one count too."""
+
+def split_multipart(entity: Entity, boundary: str) -> Multipart:
+    """Splits the body of an entity at the delimiters of a boundary."""
     delimiters = list(_delimiters(entity, boundary.rstrip().encode("utf-8", "replace")))
     if not delimiters:
-        return Multipart(parts=(), unshown=b"", found=False)
+        return Multipart(entity=entity, places=(), unshown=b"", found=False)
     places = []
     for delimiter, following in zip(delimiters, (*delimiters[1:], None), strict=True):
         if not delimiter.closes:
             places.append((delimiter.end, max(delimiter.end, following.start) if following else entity.end))
     after = entity.data[delimiters[-1].end : entity.end] if delimiters[-1].closes else b""
-    return Multipart(
-        parts=tuple(parse_entity(entity.data, start, end, default_type=default_type) for start, end in places),
-        unshown=entity.data[entity.body_start : delimiters[0].start] + after,
-        found=True,
-    )
+    before = entity.data[entity.body_start : delimiters[0].start]
+    return Multipart(entity=entity, places=tuple(places), unshown=before + after, found=True)
 
 
 def guess_boundary(entity: Entity) -> str:

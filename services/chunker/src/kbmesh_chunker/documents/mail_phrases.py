@@ -95,19 +95,23 @@ _FIELD_NAMES = {
         subiect/θέμα/主题/主旨/件名/제목/נושא/الموضوع
     """,
 }
-FIELD_KINDS = {
+_FIELD_KINDS = {
     name.strip(): kind
     for kind, names in _FIELD_NAMES.items()
     for name in names.replace("\n", "/").split("/")
     if name.strip()
 }
-"""What a label in lower case stands for: from, date, to, cc or subject."""
-FIELD = re.compile(
-    rf" ?[*_]{{0,2}}({_either(chr(10).join(map(re.escape, FIELD_KINDS)))})[ \t\u00a0]?[*_]{{0,2}}[:：][*_]{{0,2}}"
-    r"(?:[ \t\u00a0]|$)",
-    re.IGNORECASE,
+_LABEL = re.compile(
+    r" ?[*_]{0,2}([^\s*_:：][^*_:：\r\n]{0,24}?)[ \t\u00a0]?[*_]{0,2}(?:[:：][*_]{0,2}(?:[ \t\u00a0]|$)|：)"
 )
-"""A line such as `From: Kim` or `**Gesendet:** Montag` in the text of a mail; its label is the first group."""
+
+
+def field_kind(line: str) -> str:
+    """What a line such as `From: Kim` or `**Gesendet:** Montag` in the text of a mail tells: from, date, to, cc or
+    subject; empty where it is no such line."""
+    label = _LABEL.match(line)
+    return _FIELD_KINDS.get(label.group(1).lower(), "") if label else ""
+
 
 _DEVICES = _words("""
     iphone / ipad / ipod / apple watch / android / samsung / galaxy / blackberry / mobile / phone / outlook

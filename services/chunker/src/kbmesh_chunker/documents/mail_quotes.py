@@ -6,23 +6,21 @@ taken for words of the author.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kbmesh_chunker.documents.mail_phrases import (
     ATTRIBUTIONS,
     BEGIN_FORWARDED,
     DISCLAIMER,
-    FIELD,
-    FIELD_KINDS,
     LIST_FOOTER,
     MOBILE,
     OPENED_ATTRIBUTION,
     SEPARATOR,
+    field_kind,
 )
 from kbmesh_chunker.documents.source import MailSection, MailSectionKind
 
 _LINE = re.compile(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
-_QUOTE_MARK = re.compile(r" ?(?:>[ \t]?)+")
 _PROMPT = re.compile(r">>> \S")
 _ESCAPED_FROM = re.compile(r">From ")
 _MAX_ATTRIBUTION_LINES = 4
@@ -33,10 +31,10 @@ _FOOTER_RULE = re.compile(r"[ \t]*_{20,}[ \t]*")
 _MAX_FOOTER_LINES = 10
 _MAX_LOOSE_SIGNATURE_LINES = 10
 _MAX_HEADER_LINES = 16
+_MAX_MOBILE_CHARACTERS = 200
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _TextLine:
+class _TextLine(NamedTuple):
     start: int
     content: str
     blank: bool
@@ -90,7 +88,7 @@ def _mark_quoted_lines(lines: Sequence[_TextLine], kinds: list[MailSectionKind])
 
 
 def _is_quoted(line: _TextLine) -> bool:
-    return _QUOTE_MARK.match(line.content) is not None
+    return line.content.startswith((">", " >"))
 
 
 def _is_session(lines: Sequence[_TextLine], first: int, last: int) -> bool:
@@ -141,15 +139,9 @@ def _mark_quoted_mails(lines: Sequence[_TextLine], kinds: list[MailSectionKind])
     for index, line in enumerate(lines):
         if line.blank or kinds[index] is not MailSectionKind.BODY:
             continue
-        first: int | None = None
-        if SEPARATOR.fullmatch(line.content) or BEGIN_FORWARDED.fullmatch(line.content.strip()):
-            if _header_kinds(lines, index + 1) & {"from", "date", "subject"} or SEPARATOR.fullmatch(line.content):
-                first = index
-        elif FIELD.match(line.content) and {"from", "subject"} < _header_kinds(lines, index):
-            first = index
-        if first is None:
+        if not _opens_mail(lines, index):
             continue
-        above = first - 1
+        first, above = index, index - 1
         while above >= 0 and lines[above].blank:
             above -= 1
         if above >= 0 and _RULE.fullmatch(lines[above].content) and kinds[above] is MailSectionKind.BODY:
@@ -157,6 +149,22 @@ def _mark_quoted_mails(lines: Sequence[_TextLine], kinds: list[MailSectionKind])
         for place in range(first, len(lines)):
             kinds[place] = MailSectionKind.QUOTE
         return
+
+
+def _opens_mail(lines: Sequence[_TextLine], index: int) -> bool:
+    """Whether a line is the first of a mail within the text."""
+    content = lines[index].content
+    if len(content) > _MAX_ATTRIBUTION_CHARACTERS:
+        return False
+    if SEPARATOR.fullmatch(content):
+        return True
+    if field_kind(content) == "from":
+        return {"from", "subject"} < _header_kinds(lines, index)
+    return (
+        content.rstrip().endswith((":", "："))
+        and BEGIN_FORWARDED.fullmatch(content.strip()) is not None
+        and bool(_header_kinds(lines, index + 1) & {"from", "date", "subject"})
+    )
 
 
 def _header_kinds(lines: Sequence[_TextLine], start: int) -> set[str]:
@@ -173,10 +181,12 @@ def _header_kinds(lines: Sequence[_TextLine], start: int) -> set[str]:
             if others > 3:
                 break
             continue
-        field = FIELD.match(line.content)
-        if field is not None:
+        kind = field_kind(line.content)
+        if kind == "from" and kind in found:
+            break
+        if kind:
             begun, others = True, 0
-            found.add(FIELD_KINDS[field.group(1).lower()])
+            found.add(kind)
         else:
             # A long list of addresses takes several lines.
             others += 1
@@ -202,12 +212,15 @@ def _mark_signatures(lines: Sequence[_TextLine], kinds: list[MailSectionKind]) -
 
 
 def _signature_start(lines: Sequence[_TextLine], start: int, end: int) -> int:
-    first = end
-    for place in range(start, end):
-        content = lines[place].content
-        if content == "-- " or (content == "--" and _told(lines, place + 1, end) <= _MAX_LOOSE_SIGNATURE_LINES):
-            first = place
-            break
+    first = next((place for place in range(start, end) if lines[place].content == "-- "), end)
+    if first == end:
+        # Without its blank it may be a rule: only where little follows.
+        told, place = 0, end
+        while place > start and told <= _MAX_LOOSE_SIGNATURE_LINES:
+            place -= 1
+            if lines[place].content == "--":
+                first = place
+            told += not lines[place].blank
     while True:
         above = _closing_start(lines, start, first)
         if above == first:
@@ -222,7 +235,9 @@ def _closing_start(lines: Sequence[_TextLine], start: int, end: int) -> int:
         last -= 1
     if last < start:
         return end
-    if MOBILE.fullmatch(lines[last].content.strip().strip("[]*_")):
+    if len(lines[last].content) <= _MAX_MOBILE_CHARACTERS and MOBILE.fullmatch(
+        lines[last].content.strip().strip("[]*_")
+    ):
         return last
     for place in range(last, max(start - 1, last - _MAX_FOOTER_LINES), -1):
         if _FOOTER_RULE.fullmatch(lines[place].content):
@@ -231,12 +246,8 @@ def _closing_start(lines: Sequence[_TextLine], start: int, end: int) -> int:
     first = last
     while first > start and not lines[first - 1].blank and last - first < 40:
         first -= 1
-    paragraph = "\n".join(lines[place].content for place in range(first, last + 1))
+    paragraph = "\n".join(lines[place].content[:_MAX_ATTRIBUTION_CHARACTERS] for place in range(first, last + 1))
     return first if DISCLAIMER.match(paragraph.strip()) else end
-
-
-def _told(lines: Sequence[_TextLine], start: int, end: int) -> int:
-    return sum(not lines[place].blank for place in range(start, end))
 
 
 def _joined(lines: Sequence[_TextLine], kinds: Sequence[MailSectionKind], length: int) -> tuple[MailSection, ...]:

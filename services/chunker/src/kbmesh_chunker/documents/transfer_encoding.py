@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 _NOT_BASE64 = re.compile(rb"[^A-Za-z0-9+/=\s]|[A-Za-z0-9+/=][ \t]+[A-Za-z0-9+/=]")
 _FOREIGN = re.compile(rb"[^A-Za-z0-9+/=]+")
-_PADDED = re.compile(rb"[^=]+=*|=+")
 _BEGIN = re.compile(r"^begin(?:-base64)? (?:0?[0-7]{3}) (\S[^\r\n]{0,200})(?:\r\n|\r|\n)", re.MULTILINE)
 _LINE = re.compile(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
 
@@ -62,16 +61,20 @@ def _from_base64(data: bytes, *, is_text: bool) -> TransferDecoded:
 def decode_base64(data: bytes) -> tuple[bytes, bool]:
     """Decodes what there is, also several texts one after the other; and whether it breaks off."""
     data = _FOREIGN.sub(b"", data)
-    if b"=" not in data.rstrip(b"="):
-        return _decode_run(data)
-    runs = [_decode_run(found.group()) for found in _PADDED.finditer(data)]
+    bare = data.rstrip(b"=")
+    if b"=" not in bare:
+        decoded, cut = _decode_run(bare)
+        return decoded, cut or (len(bare) % 4 > 0 and len(data) % 4 > 0)
+    runs = [_decode_run(run) for run in data.split(b"=") if run]
     return b"".join(decoded for decoded, _ in runs), any(cut for _, cut in runs)
 
 
 def _decode_run(data: bytes) -> tuple[bytes, bool]:
-    bare = data.rstrip(b"=")
-    whole = bare[: len(bare) - (len(bare) % 4 == 1)]
-    return binascii.a2b_base64(whole + b"=" * (-len(whole) % 4)), len(bare) % 4 == 1 or bool(len(data) % 4)
+    """Decodes a text without its padding; and whether it breaks off within a byte."""
+    cut = len(data) % 4 == 1
+    if cut:
+        data = data[:-1]
+    return binascii.a2b_base64(data + b"=" * (-len(data) % 4)), cut
 
 
 @dataclass(frozen=True, kw_only=True)
