@@ -95,7 +95,11 @@ async def test_a_document_in_parts_gives_the_same_chunks(stub: Stub) -> None:
         (parts(pb.ChunkStreamHeader(config=pb.ChunkingConfig(size=0)), [b"x"]), "INVALID_FIELD", "header.config.size"),
         ([*parts(pb.ChunkStreamHeader(), [b"x"]), *parts(pb.ChunkStreamHeader(), [])], "INVALID_FIELD", "header"),
         ([*parts(pb.ChunkStreamHeader(), [b"x"]), pb.ChunkStreamRequest()], "INVALID_FIELD", "message"),
-        (parts(pb.ChunkStreamHeader(), [b"x" * 50_000] * 3), "DOCUMENT_TOO_LARGE", None),
+        (
+            parts(pb.ChunkStreamHeader(config=pb.ChunkingConfig(strategy=pb.STRATEGY_DOCUMENT)), [b"x" * 50_000] * 3),
+            "DOCUMENT_TOO_LARGE",
+            None,
+        ),
     ],
 )
 async def test_a_stream_out_of_order_is_refused(

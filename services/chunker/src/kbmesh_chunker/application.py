@@ -7,6 +7,7 @@ import grpc
 from kbmesh.chunker.v1 import chunker_pb2_grpc
 from kbmesh_rpc.server import Registration
 
+from kbmesh_chunker.admission import Admission
 from kbmesh_chunker.chunking import Chunker
 from kbmesh_chunker.documents.reading import ReadingLimits
 from kbmesh_chunker.documents.reading_process import ReadingProcesses
@@ -58,6 +59,7 @@ class ChunkerApplication:
             executor=self._executor,
             reader=self._reader,
             models=Models(embedder=self._embedder, language_model=self._language_model),
+            admission=Admission(settings.max_waiting_bytes),
         )
         self._servicer = ChunkerServicer(chunker, max_message_bytes=settings.max_message_bytes)
 

@@ -19,6 +19,7 @@ from kbmesh_rpc.errors import (
     Reason,
 )
 
+from kbmesh_chunker.admission import Admission
 from kbmesh_chunker.assembly import ChunkedPart, CutPart, assemble
 from kbmesh_chunker.config import (
     ChunkingConfig,
@@ -109,6 +110,7 @@ class Chunker:
         executor: Executor,
         reader: DocumentReader | None = None,
         models: Models | None = None,
+        admission: Admission | None = None,
     ) -> None:
         """`executor` runs what takes the processor for long. Without a `reader` it also reads the documents."""
         self.limits = limits
@@ -116,6 +118,8 @@ class Chunker:
         self._executor = executor
         self._reader = reader
         self._models = models or Models()
+        self.admission = admission or Admission()
+        """How much may wait here."""
 
     def check(self, request: ConfigRequest, *, path: str = "config") -> None:
         """Raises InvalidField or FeatureUnsupported where the configuration is wrong, whatever the document."""
@@ -133,14 +137,15 @@ class Chunker:
     async def chunk(
         self, source: SourceDocument, request: ConfigRequest, *, deadline: Deadline | None, path: str = "config"
     ) -> ChunkedDocument:
-        """Chunks a document. Raises what `check` and `read` raise, and DeadlineExceeded.
+        """Chunks a document. Raises what `check` and `read` raise, WaitingFull and DeadlineExceeded.
 
         Where the tokens of a model are needed, also what a TokenCounter raises.
         """
         self.check(request, path=path)
         progress = Progress(deadline=deadline)
         try:
-            return await self._chunk(source, request, progress, path)
+            with self.admission.reserve(len(source.content)):
+                return await self._chunk(source, request, progress, path)
         finally:
             # Threads cannot be ended from outside; they ask.
             progress.leave()
@@ -152,7 +157,7 @@ class Chunker:
         document = await self._read(_wishing(source, request), progress)
         warnings = list(document.warnings)
         cut = [await self._cut(part.document, request, progress, path, warnings) for part in document.parts]
-        chunks, parts, text_sha256 = await self.aside(assemble, document, cut)
+        chunks, parts, text_sha256 = await self._in_turn(progress, assemble, document, cut)
         tokens = cut[0].tokens
         return ChunkedDocument(
             document=document,
@@ -170,7 +175,7 @@ class Chunker:
 
     async def _read(self, source: SourceDocument, progress: Progress) -> ExtractedDocument:
         if self._reader is None:
-            return await self.aside(functools.partial(read, limits=self.limits), source)
+            return await self._in_turn(progress, functools.partial(read, limits=self.limits), source)
         return await self._reader.read(source, deadline=progress.deadline)
 
     async def _cut(
@@ -187,7 +192,7 @@ class Chunker:
         tokens = await self._measure(config, document)
         made_with: dict[str, str] = {}
         work = replace(
-            make_work(document, config, tokens, progress, self.aside, warnings.append),
+            make_work(document, config, tokens, progress, functools.partial(self._in_turn, progress), warnings.append),
             models=self._models,
             embedding_model=config.embedding_model,
             deadline=progress.deadline,
@@ -263,6 +268,10 @@ class Chunker:
             return pieces, (Warning(reason=error.reason, message=error.message, metadata=error.metadata),)
         return counted, too_long_warnings(counted, most)
 
+    async def _in_turn(self, progress: Progress, function: Callable[..., T], *arguments: Any) -> T:
+        """Like `aside`, unless the caller has gone or the deadline has passed when it is its turn."""
+        return await self.aside(_unless_over, progress, function, *arguments)
+
     @property
     def counter(self) -> TokenCounter | None:
         """Counts tokens; None where this chunker cannot."""
@@ -272,6 +281,11 @@ class Chunker:
         """Runs work that takes the processor for long outside the event loop."""
         call = functools.partial(contextvars.copy_context().run, function, *arguments)
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+
+
+def _unless_over(progress: Progress, function: Callable[..., T], *arguments: Any) -> T:
+    progress.check()
+    return function(*arguments)
 
 
 def too_long_warnings(

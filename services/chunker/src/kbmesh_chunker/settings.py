@@ -38,3 +38,6 @@ class ChunkerSettings(ServerSettings):
     """Questions to it that are in flight at the same time."""
     worker_threads: int = Field(default=2, ge=1, le=64)
     """Documents that are cut at the same time; others wait."""
+    max_waiting_bytes: int = Field(default=256 * MEBIBYTE, ge=1)
+    """Documents that wait or are cut at the same time have so many bytes together; more are refused as QUEUE_FULL. One
+    that is larger than this is taken where nothing else waits."""

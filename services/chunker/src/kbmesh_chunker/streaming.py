@@ -59,25 +59,33 @@ async def stream_document(
     needed = min(head_bytes, limit)
     decided = False
     try:
-        async for part in parts:
-            data += part
-            if not decided and len(data) > needed:
-                head = bytes(data[:needed])
-                if needed < min(_JSON_HEAD_BYTES, limit) and head_bytes >= HEAD_BYTES and _may_be_json(source, head):
-                    needed = min(_JSON_HEAD_BYTES, limit)
-                    continue
-                plan = await chunker.aside(_plan, chunker, source, request, head, path)
-                if plan is not None:
-                    stream = TextStream(chunker, plan, progress, path, batch_characters=batch_characters)
-                    async for item in stream.run(data, parts):
-                        yield item
-                    return
-                decided = True
-            if decided and len(data) > limit:
-                raise CollectedDocumentTooLarge(limit=limit, actual=len(data))
-        whole = replace(source, content=bytes(data))
-        del data
-        chunked = await chunker.chunk(whole, request, deadline=deadline, path=path)
+        with chunker.admission.reserve(0) as reservation:
+            async for part in parts:
+                reservation.grow(len(part))
+                data += part
+                if not decided and len(data) > needed:
+                    head = bytes(data[:needed])
+                    if (
+                        needed < min(_JSON_HEAD_BYTES, limit)
+                        and head_bytes >= HEAD_BYTES
+                        and _may_be_json(source, head)
+                    ):
+                        needed = min(_JSON_HEAD_BYTES, limit)
+                        continue
+                    plan = await chunker.aside(_plan, chunker, source, request, head, path)
+                    if plan is not None:
+                        stream = TextStream(chunker, plan, progress, path, batch_characters=batch_characters)
+                        async for item in stream.run(data, parts):
+                            yield item
+                        return
+                    decided = True
+                if decided and len(data) > limit:
+                    raise CollectedDocumentTooLarge(limit=limit, actual=len(data))
+            whole = replace(source, content=bytes(data))
+            del data
+            # The chunker takes this room itself.
+            reservation.give_back()
+            chunked = await chunker.chunk(whole, request, deadline=deadline, path=path)
         for chunk in chunked.chunks:
             yield chunk
         yield summarize(chunked)

@@ -26,6 +26,7 @@ class Summary:
     fingerprint: str
     metadata: Mapping[str, str]
     parts: Sequence[ChunkedPart] = ()
+    """What became of the documents it is made of; empty where it is one."""
 
 
 def summarize(chunked: ChunkedDocument) -> Summary:
@@ -43,5 +44,5 @@ def summarize(chunked: ChunkedDocument) -> Summary:
         warnings=chunked.warnings,
         fingerprint=chunked.fingerprint,
         metadata=document.metadata,
-        parts=chunked.parts,
+        parts=chunked.parts if len(chunked.parts) > 1 else (),
     )

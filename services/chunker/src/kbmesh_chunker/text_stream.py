@@ -146,6 +146,9 @@ class TextStream:
         """The chunks that are certain now that `text` has come."""
         self._text += text
         await self._measure(final)
+        if self._tokens is not None and self._tokens.max_tokens == 0:
+            # Nothing is cut before the model's limit is known.
+            return []
         work = make_work(
             replace(self._plan.document, text=self._text),
             self._plan.config,

@@ -14,6 +14,7 @@ MAX_VALUE = 1_000
 
 _OPENING = re.compile(r"\ufeff?---[ \t]*(?:\r\n?|\n)")
 _CLOSING = re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\r\n?|\n|\Z)", re.MULTILINE)
+_COMMENTS = re.compile(r"(?:[ \t]*#[^\n]*\n)*")
 _KEY = re.compile(r"\s*[\w-]+[ \t]*:")
 
 
@@ -54,6 +55,9 @@ def read_front_matter(text: str) -> FrontMatter:
         # A rule at the head of a text looks like the opening of a block; only keys make it one.
         keys = _KEY.match(head, opening.end()) is not None
         return FrontMatter(end=closing.end() if keys else 0, broken=keys)
+    if loaded is None and _COMMENTS.fullmatch(head, opening.end(), closing.start()):
+        # A heading between two rules has empty lines around it.
+        return FrontMatter(end=closing.end())
     if not isinstance(loaded, dict):
         return FrontMatter()
     return FrontMatter(end=closing.end(), metadata=_plain(loaded))

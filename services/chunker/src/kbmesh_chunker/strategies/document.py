@@ -62,7 +62,7 @@ def cut_document(work: Work) -> list[Piece]:
                     end=end,
                     type=kind,
                     context=contexts.text(start),
-                    heading_path=tuple(heading.title for heading in section.headings if heading.title),
+                    heading_path=tuple(heading.title for heading in section.headings),
                     metadata={"code_language": language} if language else {},
                 )
             )
