@@ -9,11 +9,11 @@ import tree_sitter
 
 from kbmesh_chunker.code.languages import Language
 
-_EFFORT = 300_000
+_EFFORT = 120_000
 """What parsing may take, in calls of the parser's progress callback: it calls after every hundred steps. A megabyte of
 ordinary code takes 5,000, of code without white space 25,000. Counted and not timed, so that the same document always
 gives the same chunks."""
-_EFFORT_WITH_ERRORS = 10
+_EFFORT_WITH_ERRORS = 8
 """How much a call costs, in these, once the parser looks for ways around an error."""
 _BLANKS = "\ufeff\0\u0085\u00a0\u1680\u2028\u2029\u202f\u205f\u3000\u200b\u2060" + "".join(
     map(chr, range(0x2000, 0x200B))

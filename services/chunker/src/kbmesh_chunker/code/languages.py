@@ -124,7 +124,7 @@ _UNPARSED = (
              media_types=("text/x-dockerfile",)),
     Language(name="makefile", extensions=("mk",), filenames=("makefile", "gnumakefile"),
              media_types=("text/x-makefile",), interpreters=("make",)),
-    Language(name="cmake", extensions=("cmake",), media_types=("text/x-cmake",)),
+    Language(name="cmake", extensions=("cmake",), filenames=("cmakelists.txt",), media_types=("text/x-cmake",)),
     Language(name="groovy", extensions=("groovy", "gradle"), filenames=("jenkinsfile",),
              media_types=("text/x-groovy",)),
     Language(name="dart", extensions=("dart",), media_types=("text/x-dart",)),

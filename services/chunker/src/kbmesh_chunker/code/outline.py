@@ -13,7 +13,6 @@ MAX_DEPTH = 40
 """Definitions that are nested deeper are not looked for."""
 
 _TRAILING = re.compile(r"[ \t]*[;,](?=[ \t]*(?:[\r\n/#}]|$))")
-_LINES_BETWEEN = re.compile(r"\n[^\S\n]*\n")
 _ONE = Meaning(role=Role.FUNCTION, kind="function")
 _FUNCTIONS = {
     "arrow_function", "function_expression", "generator_function", "anonymous_function", "lambda_literal",
@@ -49,7 +48,10 @@ class Outline:
         return definition.inner
 
     def signature(self, definition: Definition) -> str:
-        """How a definition introduces itself, on one line: all that is before its body."""
+        """How a definition introduces itself, on one line: all that is before its body. Empty for a namespace without a
+        name."""
+        if definition.role is Role.SPACE and not definition.name:
+            return ""
         body = body_of(definition.holder)
         if body is None:
             written = self._text[definition.head : min(definition.end, definition.head + 400)].lstrip()
@@ -70,8 +72,7 @@ class Outline:
         found: list[Definition] = []
         if depth <= 0:
             return found
-        lead = lead_end = -1
-        previous_end = -1
+        lead = previous_end = -1
         for node in container.named_children:
             meaning = meanings.get(node.kind_id)
             if meaning is None:
@@ -80,19 +81,21 @@ class Outline:
                 continue
             role = meaning.role
             start, end = node.start_byte, node.end_byte
+            # What is between two nodes is white space and at most a mark.
+            lines = text.count("\n", previous_end, start) if previous_end >= 0 else 1
             if role is Role.COMMENT or role is Role.LEAD:
-                end = start + len(text[start:end].rstrip())
-                if role is Role.COMMENT and previous_end >= 0 and "\n" not in text[previous_end:start]:
+                if text[end - 1].isspace():
+                    # Some grammars count the end of the line as a part of the comment.
+                    end = start + len(text[start:end].rstrip())
+                if role is Role.COMMENT and lines == 0:
                     # It speaks of what is before it on its line.
                     if found and lead < 0 and found[-1].end == previous_end:
                         found[-1].end = end
-                elif lead < 0 or not self._adjacent(lead_end, start):
-                    lead = start
-                    if start == 0 and text.startswith("#!"):
-                        lead = -1
-                lead_end = previous_end = end
+                elif lead < 0 or lines > 1:
+                    lead = -1 if start == 0 and text.startswith("#!") else start
+                previous_end = end
                 continue
-            begin = lead if lead >= 0 and self._adjacent(lead_end, start) else start
+            begin = lead if lead >= 0 and lines < 2 else start
             lead = -1
             before = len(found)
             found.extend(self._understand(node, meaning, begin, path, depth, in_class))
@@ -102,10 +105,6 @@ class Outline:
                 if closed is not None:
                     found[-1].end = previous_end = closed.end()
         return found
-
-    def _adjacent(self, end: int, start: int) -> bool:
-        """Whether no blank line is between two places."""
-        return start - end < 2 or _LINES_BETWEEN.search(self._text, end, start) is None
 
     def _understand(
         self, node: tree_sitter.Node, meaning: Meaning, begin: int, path: str, depth: int, in_class: bool
@@ -168,7 +167,7 @@ class Outline:
             node=outer,
             holder=inner,
         )
-        if role in {Role.CLASS, Role.SPACE}:
+        if role is Role.CLASS or role is Role.SPACE:
             definition.opened = True
             body = body_of(inner) if members is None else None
             if body is not None:
@@ -247,8 +246,8 @@ class Outline:
         if value is None:
             return
         direct = self._meanings.get(value.kind_id)
-        if not name and direct is not None and direct.role is Role.FUNCTION:
-            # As in Ruby's `private def ...`.
+        if not name and direct is not None and (direct.role is Role.FUNCTION or direct.role is Role.SPACE):
+            # As in Ruby's `private def ...`, and a namespace of TypeScript.
             yield from self._define(outer, value, direct, begin, path, depth, in_class)
             return
         for _ in range(4):

@@ -1,10 +1,11 @@
 """Where a long stretch of code may be cut: between statements, the outer ones first."""
 
+import re
 from collections.abc import Callable
 
 import tree_sitter
 
-from kbmesh_chunker.code.syntax import Role, Syntax
+from kbmesh_chunker.code.syntax import Syntax
 
 # Weaker than what keeps windows from overlapping.
 _AFTER_BLANK_LINE = 4
@@ -14,6 +15,8 @@ _INNERMOST = 1
 _LOOKBACK = 160
 """A line that is longer than this has no shape: its statements are told apart within it."""
 _STEPS_BETWEEN_CHECKS = 4096
+_LINE_START = re.compile(r"\n[ \t]*\Z")
+_NEXT_LINE = re.compile(r"[^\S\n]*\n?[^\S\n]*(?=\S)")
 
 
 def statement_breaks(
@@ -30,7 +33,7 @@ def statement_breaks(
     What is not longer than `small` is not looked into, so that the work goes with what is long.
     """
     breaks: list[tuple[int, int]] = []
-    leading = {number for number, meaning in syntax.meanings.items() if meaning.role in {Role.COMMENT, Role.LEAD}}
+    leading = syntax.leading
     cursor = node.walk()
     if cursor.goto_first_child_for_byte(start) is None:
         return breaks
@@ -46,14 +49,16 @@ def statement_breaks(
         assert current is not None
         begin, finish = current.start_byte, current.end_byte
         if begin < end and finish > start:
-            is_block = current.kind_id in syntax.blocks
-            if current.is_named and not first and not held and not is_block and begin > start:
+            kind, named = current.kind_id, current.is_named
+            is_block = kind in syntax.blocks
+            if named and not first and not held and not is_block and begin > start:
                 place = _break_at(text, begin, blocks if in_block else blocks + 2)
                 if place is not None and place[0] > start:
                     breaks.append(place)
-            is_leading = current.kind_id in leading
+            is_leading = kind in leading
             held = is_leading and _leads(text, current)
-            first = first and (is_leading or not current.is_named)
+            if named and not is_leading:
+                first = False
             if finish - begin > small and _descend(cursor, begin, start):
                 above.append((blocks, in_block))
                 blocks, in_block = blocks + is_block, is_block
@@ -78,22 +83,21 @@ def _descend(cursor: tree_sitter.TreeCursor, begin: int, start: int) -> bool:
 def _leads(text: str, node: tree_sitter.Node) -> bool:
     """Whether a comment or an attribute goes with what is on the next line."""
     start, end = node.start_byte, node.end_byte
-    if text[max(0, start - _LOOKBACK) : start].rstrip(" \t")[-1:] not in {"\n", ""}:
+    if start and text[start - 1] != "\n" and not _LINE_START.search(text, max(0, start - _LOOKBACK), start):
         return False
-    end = start + len(text[start:end].rstrip())
-    after = text[end : end + _LOOKBACK]
-    return after[: len(after) - len(after.lstrip())].count("\n") < 2
+    # Some grammars count the end of the line as a part of the comment.
+    return _NEXT_LINE.match(text, end - 1 if text[end - 1] == "\n" else end) is not None
 
 
 def _break_at(text: str, position: int, level: int) -> tuple[int, int] | None:
-    before = text[max(0, position - _LOOKBACK) : position]
-    bare = before.rstrip(" \t")
-    strength = {1: _STATEMENT, 2: _INNER}.get(level, _INNERMOST)
-    if bare.endswith("\n"):
-        blank = bare[:-1].rstrip(" \t\r").endswith("\n")
-        if level == 1 and blank:
+    earliest = max(0, position - _LOOKBACK)
+    line = text.rfind("\n", earliest, position) + 1
+    strength = _STATEMENT if level == 1 else _INNER if level == 2 else _INNERMOST
+    if line:
+        if line < position and not text[line:position].isspace():
+            return None
+        if level == 1 and text[max(0, line - _LOOKBACK) : line - 1].rstrip(" \t\r").endswith("\n"):
             strength = _AFTER_BLANK_LINE
-        return position - (len(before) - len(bare)), strength
-    if "\n" in before or len(before) < _LOOKBACK:
-        return None
-    return position, strength
+        return line, strength
+    # Within a line that is long: else it has a shape of its own, and is not cut.
+    return (position, strength) if earliest else None

@@ -1,15 +1,16 @@
 """Which stretches of source code become pieces of their own."""
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kbmesh_chunker import graphemes
-from kbmesh_chunker.blank import next_start, substance_end, trim_end
+from kbmesh_chunker.blank import MAX_INDENT, next_start, substance_end, trim_end
 from kbmesh_chunker.breaks import Breaks
 from kbmesh_chunker.code.definition import Definition
 from kbmesh_chunker.code.lines import line_breaks
-from kbmesh_chunker.code.outline import Outline, body_of
+from kbmesh_chunker.code.outline import MAX_DEPTH, Outline, body_of
 from kbmesh_chunker.code.statements import statement_breaks
 from kbmesh_chunker.code.syntax import Role, Syntax
 from kbmesh_chunker.context import Context
@@ -18,7 +19,7 @@ from kbmesh_chunker.strategies.port import Work
 
 _SMALL_SHARE = 6
 _CLOSING_CHARACTERS = 64
-_CLOSERS = frozenset({"end", "fi", "done", "esac", "endif", "else"})
+_CLOSING = re.compile(r"[\s)\]};,]*(?:(?:end|fi|done|esac|#[ \t]*endif)\b)?[\s)\]};,]*(?:(?://|/\*|#)[^\n]*)?")
 _DEEPEST_PATH = 8
 
 
@@ -52,8 +53,9 @@ class Stretches:
         self._text = work.document.text
         self._outline = outline
         self._syntax = syntax
-        self._signatures: dict[int, str] = {}
-        self._contexts: dict[tuple[int, ...], Context] = {}
+        self._contexts: dict[int, Context] = {}
+        """By the innermost definition whose signature they have, which tells all that are around it."""
+        self._plain = text_is_plain(work.document.text)
         self._error_starts = [start for start, _ in outline.errors]
         self._small = max(1, work.limits.size // _SMALL_SHARE)
 
@@ -67,16 +69,15 @@ class Stretches:
         return self._context(stretch.path, stretch.start)
 
     def _context(self, path: Sequence[Definition], start: int) -> Context:
-        above = [definition for definition in path if definition.head < start][-_DEEPEST_PATH:]
-        key = tuple(id(definition) for definition in above)
-        if key not in self._contexts:
-            lines = []
-            for definition in above:
-                if id(definition) not in self._signatures:
-                    self._signatures[id(definition)] = self._outline.signature(definition)
-                lines.append(self._signatures[id(definition)])
-            self._contexts[key] = self._work.context(*lines)
-        return self._contexts[key]
+        above = len(path)
+        while above and path[above - 1].head >= start:
+            above -= 1
+        key = id(path[above - 1]) if above else 0
+        context = self._contexts.get(key)
+        if context is None:
+            lines = [self._outline.signature(definition) for definition in path[max(0, above - _DEEPEST_PATH) : above]]
+            context = self._contexts[key] = self._work.context(*lines)
+        return context
 
     def broken(self, stretch: Stretch) -> bool:
         """Whether a stretch is not what the tree made it: it holds what the grammar could not make sense of."""
@@ -91,11 +92,13 @@ class Stretches:
         index = bisect_left(self._error_starts, end) - 1
         return index >= 0 and self._outline.errors[index][1] > start
 
-    def _fits(self, start: int, end: int, context: Context) -> bool:
+    def _fits(self, start: int, end: int, path: Sequence[Definition]) -> bool:
         work = self._work
         if work.measure.length(start, end) > work.limits.size:
             return False
-        return work.cap is None or work.cap.measure.length(start, end) + context.tokens <= work.cap.tokens
+        if work.cap is None:
+            return True
+        return work.cap.measure.length(start, end) + self._context(path, start).tokens <= work.cap.tokens
 
     def _scope(
         self, start: int, end: int, inner: Sequence[Definition], around: tuple[Definition, ...]
@@ -106,7 +109,7 @@ class Stretches:
         if shown and around and self._closes(shown[-1].end, end):
             shown[-1].end = end
         for index, definition in enumerate(shown):
-            begin = max(definition.start, position)
+            begin = self._line_start(definition.start, position)
             finish = min(end, definition.end)
             if finish <= begin:
                 continue
@@ -124,10 +127,14 @@ class Stretches:
     def _closes(self, start: int, end: int) -> bool:
         """Whether nothing but the closing marks of what is around is in text[start:end]."""
         rest = self._text[start:end].strip() if end - start <= 4 * _CLOSING_CHARACTERS else ""
-        if not rest or len(rest) > _CLOSING_CHARACTERS:
-            return False
-        words = "".join(character if character.isalnum() else " " for character in rest).split()
-        return all(word in _CLOSERS for word in words[:1]) and (len(words) < 2 or rest.startswith(("#", "}")))
+        return 0 < len(rest) <= _CLOSING_CHARACTERS and _CLOSING.fullmatch(rest) is not None
+
+    def _line_start(self, position: int, earliest: int) -> int:
+        """The start of the line of a position, where there is but white space between."""
+        line = self._text.rfind("\n", max(earliest, position - MAX_INDENT - 1), position) + 1
+        if line and line < position and self._text[line:position].isspace():
+            return line
+        return max(position, earliest)
 
     def _introduces(self, around: Definition, start: int, end: int) -> bool:
         """Whether text[start:end] is the head of a namespace, a group or a class and nothing else."""
@@ -143,7 +150,7 @@ class Stretches:
         begin, end = self._trim(start, end)
         if begin >= end:
             return
-        if self._fits(begin, end, self._context(around, begin)):
+        if self._fits(begin, end, around):
             yield Stretch(start=begin, end=end, around=around)
             return
         for window in self._cut(begin, end, around):
@@ -155,11 +162,11 @@ class Stretches:
         begin, end = self._trim(start, end)
         if begin >= end:
             return
-        if not definition.apart and self._fits(begin, end, self._context(around, begin)):
+        if not definition.apart and self._fits(begin, end, around):
             yield Stretch(start=begin, end=end, around=around, about=definition, whole=True)
             return
         path = (*around, definition)
-        inner = self._outline.open(definition)
+        inner = self._outline.open(definition) if len(path) < MAX_DEPTH else ()
         if inner:
             found = list(self._scope(begin, end, inner, path))
             if not definition.apart:
@@ -188,8 +195,9 @@ class Stretches:
     def _trim(self, start: int, end: int) -> tuple[int, int]:
         """text[start:end] without white space at its ends, and with no character cut in two."""
         text = self._text
-        start = graphemes.ceiling(text, start)
-        end = graphemes.ceiling(text, end)
+        if not self._plain:
+            start = graphemes.ceiling(text, start)
+            end = graphemes.ceiling(text, end)
         start = next_start(text, start, end)
         return (start, trim_end(text, start, end)) if start < end else (end, end)
 
@@ -197,7 +205,7 @@ class Stretches:
         """Windows over what does not fit, between statements where it can be."""
         work = self._work
         node = path[-1].node if path else self._outline.root
-        breaks = statement_breaks(self._text, self._syntax, node, start, end, self._small, work.checkpoint)
+        breaks = statement_breaks(self._text, self._syntax, node, start, end, 2 * self._small, work.checkpoint)
         if self._error_within(start, end):
             breaks = [*breaks, *line_breaks(self._text, start, end)]
         yield from cutter_of(work, Breaks(breaks)).cut(
@@ -215,7 +223,7 @@ class Stretches:
                 and not stretch.parts
                 and last.around == path
                 and stretch.around == path
-                and self._fits(last.start, stretch.end, self._context(path, last.start))
+                and self._fits(last.start, stretch.end, path)
             ):
                 gathered[-1] = _joined(last, stretch)
             else:
@@ -223,18 +231,24 @@ class Stretches:
         return gathered
 
     def _merge_stubs(self, found: Sequence[Stretch]) -> list[Stretch]:
-        """Lets nothing stand alone that is only punctuation."""
+        """Lets nothing stand alone that is only punctuation, and keeps together what is on one line, as all is in code
+        that a machine made small."""
         merged: list[Stretch] = []
         for stretch in found:
-            if merged and (self._stub(stretch) or self._stub(merged[-1])) and self._may_join(merged[-1], stretch):
+            if merged and self._belongs(merged[-1], stretch) and self._may_join(merged[-1], stretch):
                 merged[-1] = _joined(merged[-1], stretch)
             else:
                 merged.append(stretch)
         return merged
 
+    def _belongs(self, first: Stretch, second: Stretch) -> bool:
+        if "\n" not in self._text[first.end : second.start + 1] and not (first.parts and second.parts):
+            return True
+        return self._stub(second) or self._stub(first)
+
     def _stub(self, stretch: Stretch) -> bool:
         return (
-            stretch.end - stretch.start <= 4 * _CLOSING_CHARACTERS
+            stretch.end - stretch.start <= _CLOSING_CHARACTERS
             and substance_end(self._text, stretch.start, stretch.end) is None
         )
 
@@ -264,6 +278,11 @@ class Stretches:
             return True
         context = self._context(_shared(first.path, second.path), first.start)
         return work.cap.measure.length(first.start, second.end) + context.tokens <= work.cap.tokens
+
+
+def text_is_plain(text: str) -> bool:
+    """Whether every place in a text is between two characters."""
+    return text.isascii() and "\r" not in text
 
 
 def cutter_of(work: Work, breaks: Breaks) -> Cutter:

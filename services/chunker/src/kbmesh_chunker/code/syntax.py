@@ -54,6 +54,8 @@ class Syntax:
     meanings: Mapping[int, Meaning]
     blocks: frozenset[int]
     """Nodes that hold a list of statements or members."""
+    leading: frozenset[int]
+    """Comments, attributes and the like, which may belong to what follows."""
     separator: str
     """Stands between the names of a definition and of what it is in."""
 
@@ -242,7 +244,8 @@ def syntax_of(language: Language) -> Syntax:
         if kind_name in block_types:
             blocks.add(number)
     meanings[_ERROR_NUMBER] = named["ERROR"]
-    return Syntax(meanings=meanings, blocks=frozenset(blocks), separator=rules.separator)
+    leading = (number for number, meaning in meanings.items() if meaning.role in {Role.COMMENT, Role.LEAD})
+    return Syntax(meanings=meanings, blocks=frozenset(blocks), leading=frozenset(leading), separator=rules.separator)
 
 
 _ERROR_NUMBER = 0xFFFF

@@ -40,10 +40,29 @@ _CODE_BY_EXTENSION = {
     ".exs": "text/x-elixir", ".swift": "text/x-swift", ".scala": "text/x-scala", ".lua": "text/x-lua",
     ".pl": "text/x-perl", ".r": "text/x-r", ".sql": "application/sql", ".proto": "text/x-protobuf",
     ".css": "text/css", ".scss": "text/x-scss", ".vue": "text/x-vue", ".tf": "text/x-terraform",
+    ".pyw": "text/x-python", ".mts": "text/x-typescript", ".cts": "text/x-typescript", ".hxx": "text/x-c++",
+    ".ipp": "text/x-c++", ".tpp": "text/x-c++", ".inl": "text/x-c++", ".cu": "text/x-c++", ".cuh": "text/x-c++",
+    ".ino": "text/x-c++", ".csx": "text/x-csharp", ".rake": "text/x-ruby", ".gemspec": "text/x-ruby",
+    ".ru": "text/x-ruby", ".phtml": "text/x-php", ".zsh": "text/x-shellscript", ".ksh": "text/x-shellscript",
+    ".bats": "text/x-shellscript", ".pm": "text/x-perl", ".dockerfile": "text/x-dockerfile", ".mk": "text/x-makefile",
+    ".cmake": "text/x-cmake", ".groovy": "text/x-groovy", ".gradle": "text/x-groovy", ".dart": "text/x-dart",
+    ".hs": "text/x-haskell", ".clj": "text/x-clojure", ".cljs": "text/x-clojure", ".erl": "text/x-erlang",
+    ".fs": "text/x-fsharp", ".fsx": "text/x-fsharp", ".ml": "text/x-ocaml", ".mli": "text/x-ocaml",
+    ".zig": "text/x-zig", ".nim": "text/x-nim", ".jl": "text/x-julia", ".ps1": "text/x-powershell",
+    ".psm1": "text/x-powershell", ".graphql": "application/graphql", ".gql": "application/graphql",
 }  # fmt: skip
-_CODE_TYPES = frozenset(_CODE_BY_EXTENSION.values()) | {
+_CODE_BY_NAME = {
+    "dockerfile": "text/x-dockerfile", "containerfile": "text/x-dockerfile", "makefile": "text/x-makefile",
+    "gnumakefile": "text/x-makefile", "cmakelists.txt": "text/x-cmake", "jenkinsfile": "text/x-groovy",
+    "rakefile": "text/x-ruby", "gemfile": "text/x-ruby", "vagrantfile": "text/x-ruby", "podfile": "text/x-ruby",
+    "fastfile": "text/x-ruby", ".bashrc": "text/x-shellscript", ".bash_profile": "text/x-shellscript",
+    ".zshrc": "text/x-shellscript", ".profile": "text/x-shellscript", "pkgbuild": "text/x-shellscript",
+    "apkbuild": "text/x-shellscript",
+}  # fmt: skip
+_CODE_TYPES = frozenset(_CODE_BY_EXTENSION.values()) | frozenset(_CODE_BY_NAME.values()) | {
     SOURCE_CODE, "application/javascript", "application/x-python", "application/x-sh", "application/typescript",
     "text/x-python-script", "application/x-httpd-php", "text/x-csrc", "text/x-c++src", "text/x-java-source",
+    "text/x-chdr", "text/x-c++hdr", "text/x-sql",
 }  # fmt: skip
 _SAYS_NOTHING = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/unknown", "*/*"})
 _OTHER_NAMES = {
@@ -157,8 +176,11 @@ def is_text_type(media_type: str) -> bool:
 
 
 def type_by_name(filename: str) -> str:
-    """The media type that a filename's extension stands for. Empty where it is unknown."""
-    extension = PurePosixPath(filename.replace("\\", "/")).suffix.lower()
+    """The media type that a filename or its extension stands for. Empty where it is unknown."""
+    path = PurePosixPath(filename.replace("\\", "/"))
+    if path.name.lower() in _CODE_BY_NAME:
+        return _CODE_BY_NAME[path.name.lower()]
+    extension = path.suffix.lower()
     return _BY_EXTENSION.get(extension) or _CODE_BY_EXTENSION.get(extension, "")
 
 

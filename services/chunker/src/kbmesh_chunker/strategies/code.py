@@ -22,8 +22,11 @@ from kbmesh_chunker.strategies.port import Work
 
 MAX_SYMBOLS = 2000
 """Characters of the list of symbols of a piece. What is beyond is left out: the text has it."""
-_MOST_BROKEN = 0.5
+_MOST_BROKEN = 0.35
 """Where more than this share of a file makes no sense to the grammar, its tree says nothing."""
+_SAMPLE = 64 * 1024
+"""Characters at the start of a long file by which it is found out whether parsing all of it is worth it: the parser
+takes ten times as long over what is not code."""
 
 
 class Code:
@@ -59,24 +62,25 @@ def cut_code(work: Work) -> list[Piece]:
         what = f"the definitions of {name} are not known" if name else "the language of the code is not known"
         _warn(work, Reason.FEATURE_UNSUPPORTED, f"{what}; it was cut between lines", name)
         return _by_lines(work, name)
-    tree = parse(text, language, work.checkpoint)
-    if tree is None:
-        _warn(
-            work, Reason.DOCUMENT_TOO_LARGE, "parsing it would take too long; it was cut between lines", language.name
-        )
-        return _by_lines(work, language.name)
-    syntax = syntax_of(language)
-    outline = Outline(text, tree.root_node, syntax)
-    broken = _broken_share(outline, len(text))
-    if broken > _MOST_BROKEN:
-        message = f"most of it is not {language.name}; it was cut between lines"
-        _warn(work, Reason.DOCUMENT_UNREADABLE, message, language.name)
-        return _by_lines(work, language.name)
-    stretches = Stretches(work, outline, syntax)
+    outline = _outline(work, text[:_SAMPLE], language) if len(text) > 4 * _SAMPLE else None
+    if outline is None or not _is_broken(outline, _SAMPLE):
+        outline = _outline(work, text, language)
+        if outline is None:
+            message = "parsing it would take too long; it was cut between lines"
+            _warn(work, Reason.DOCUMENT_TOO_LARGE, message, language.name)
+            return _by_lines(work, language.name)
+        if not _is_broken(outline, len(text)):
+            return _by_definitions(work, language, outline)
+    message = f"most of it is not {language.name}; it was cut between lines"
+    _warn(work, Reason.DOCUMENT_UNREADABLE, message, language.name)
+    return _by_lines(work, language.name)
+
+
+def _by_definitions(work: Work, language: Language, outline: Outline) -> list[Piece]:
+    stretches = Stretches(work, outline, syntax_of(language))
     pieces = list(_pieces(work, language, outline, stretches))
     if outline.errors:
-        lines = LineMap(text)
-        first = lines.line(outline.errors[0][0])
+        first = LineMap(work.document.text).line(outline.errors[0][0])
         message = f"it is not {language.name} throughout, from line {first} on; these places were cut between lines"
         _warn(work, Reason.DOCUMENT_UNREADABLE, message, language.name, line=str(first))
     return pieces
@@ -87,15 +91,21 @@ def _warn(work: Work, reason: Reason, message: str, language: str, **more: str) 
     work.warn(Warning(reason=reason, message=message, metadata={**metadata, **more}))
 
 
-def _broken_share(outline: Outline, length: int) -> float:
-    """How much of a text makes no sense to the grammar and is in no definition that does."""
+def _outline(work: Work, text: str, language: Language) -> Outline | None:
+    """None where parsing takes too much."""
+    tree = parse(text, language, work.checkpoint)
+    return Outline(text, tree.root_node, syntax_of(language)) if tree is not None else None
+
+
+def _is_broken(outline: Outline, length: int) -> bool:
+    """Whether most of a text makes no sense to the grammar and is in no definition that does."""
     broken = sum(end - start for start, end in outline.errors)
     starts = [start for start, _ in outline.errors]
     for definition in outline.definitions:
         index = bisect_right(starts, definition.start) - 1
         if index >= 0 and definition.end <= outline.errors[index][1]:
             broken -= definition.end - definition.start
-    return broken / max(1, length)
+    return broken > length * _MOST_BROKEN
 
 
 def _by_lines(work: Work, language: str) -> list[Piece]:
@@ -180,7 +190,8 @@ def _subject(stretch: Stretch, inside: Sequence[Definition]) -> Definition | Non
     if stretch.about is not None and stretch.about.name:
         return stretch.about
     outermost = [one for one in inside if one not in stretch.around and one.role is not Role.ALIAS]
-    if len(outermost) == 1 or (outermost and all(one.start < outermost[0].end for one in outermost)):
+    if outermost and all(one.start < outermost[0].end or one.symbol == outermost[0].symbol for one in outermost):
+        # What is in it is not beside it, and a property with its setter is one.
         return outermost[0]
     return next((definition for definition in reversed(stretch.around) if definition.name), None)
 
@@ -188,7 +199,7 @@ def _subject(stretch: Stretch, inside: Sequence[Definition]) -> Definition | Non
 def _listed(stretch: Stretch, inside: Sequence[Definition]) -> str:
     """The symbols of a piece, outermost first."""
     symbols = [definition.symbol for definition in inside]
-    if stretch.about is not None and stretch.about.symbol:
+    if stretch.about is not None and stretch.about.symbol and stretch.about not in inside:
         symbols.insert(0, stretch.about.symbol)
     listed: list[str] = []
     length = 0
