@@ -6,6 +6,7 @@ from chunker.conftest import Chunk
 from chunker.laws import check_laws, check_windows
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from kbmesh_chunker import graphemes
 from kbmesh_chunker.blank import last_substance, substance_end
 from kbmesh_chunker.config import Strategy
 from kbmesh_chunker.cutter import Cutter, Limits
@@ -51,27 +52,33 @@ async def test_a_document_of_punctuation_is_a_chunk(chunk: Chunk) -> None:
 
 @given(
     text=st.lists(
-        st.sampled_from(["word", "a", "é", " ", ". ", ".", "***", "\n", "\n\n", "。", "中"]), max_size=60
+        st.sampled_from(["word", "a", "é", "e\u0301", " ", ". ", ".", "***", "\n", "\n\n", "。", "中"]), max_size=60
     ).map("".join),
-    # Windows of a few characters have no room to choose where to cut.
-    size=st.integers(16, 40),
+    size=st.integers(1, 60),
+    minimum=st.floats(0, 1),
 )
-@example(text="Para. " * 6 + "\n\n.", size=36)
-# The same texts in every run: of a run of punctuation longer than half a window some may have to stand alone.
-@settings(max_examples=150, deadline=None, derandomize=True)
-def test_punctuation_stands_alone_only_where_no_word_before_it_leaves_it_room(text: str, size: int) -> None:
-    cutter = Cutter(
-        text=text, limits=Limits(size=size, overlap=0, minimum=0), measure=CharacterMeasure(text_length=len(text))
-    )
-    spans = list(cutter.cut(0, len(text)))
+@example(text="Para. " * 6 + "\n\n.", size=36, minimum=0.0)
+@example(text="wordworda. ***word. ", size=9, minimum=0.0)
+@example(text="***************a. ", size=16, minimum=0.0)
+@example(text="word***a . ", size=3, minimum=0.0)
+@settings(max_examples=500, deadline=None)
+def test_punctuation_stands_alone_only_where_no_letter_before_it_can_be_spared(
+    text: str, size: int, minimum: float
+) -> None:
+    """Of two letters beside each other the second can go with the punctuation that follows, if there is room for both.
+
+    A single letter between two runs of punctuation may be needed by the one or the other. So with overlap, where a
+    window may have but one letter that is new.
+    """
+    limits = Limits(size=size, overlap=0, minimum=int(minimum * size))
+    spans = list(Cutter(text=text, limits=limits, measure=CharacterMeasure(text_length=len(text))).cut(0, len(text)))
     check_windows(text, spans)
     for start, end in spans:
-        assert end - start <= size
-        word = last_substance(text, 0, start)
-        if substance_end(text, start, end) is None and word is not None:
-            run = regex.compile(r"[^\p{L}]*").match(text, end)
-            assert run is not None
-            # A word is cut for its sake only where nothing else fits, so the whole of it counts.
-            while word > 0 and text[word - 1].isalnum():
-                word -= 1
-            assert len(text[word : run.end()].rstrip()) > size
+        letter = last_substance(text, 0, start)
+        if substance_end(text, start, end) is not None or letter is None:
+            continue
+        following = regex.compile(r"[^\p{L}]*").match(text, end)
+        assert following is not None
+        room = len(text[letter : following.end()].rstrip()) <= size
+        beside = letter > 0 and last_substance(text, graphemes.floor(text, letter - 1), letter) is not None
+        assert not (room and beside), [text[first:last] for first, last in spans]

@@ -164,7 +164,8 @@ class Cutter:
             if run is not None and following == rest:
                 cut = self._before_a_word(window, cut, run, context_tokens)
                 closing = trim_end(text, position, cut)
-                following = rest = next_start(text, cut, end)
+                rest = next_start(text, cut, end)
+                following = self._with_a_letter(window, closing, rest, run, context_tokens)
             yield Step(position, closing, following, rest)
             position, fresh = following, rest
 
@@ -274,6 +275,16 @@ class Cutter:
             place = self._choose_in_prose(window.visible, lowest, lowest, last)
         return last if place is None or self._furthest(place, context_tokens) < run else place
 
+    def _with_a_letter(
+        self, window: _Window, closing: int, rest: int, run: int, context_tokens: Callable[[int], int]
+    ) -> int:
+        """Where the next window starts so that the punctuation up to `run` has a letter before it, by the overlap."""
+        last = last_substance(self.text, window.start, closing) if self.limits.overlap else None
+        if last is None or last == window.start or last >= rest or self.breaks.parts(rest):
+            return rest
+        repeats = self.measure.length(last, closing) <= self.limits.overlap
+        return last if repeats and self._furthest(last, context_tokens) >= run else rest
+
     def _furthest(self, start: int, context_tokens: Callable[[int], int]) -> int:
         """Where a window that starts at `start` ends at the latest."""
         limit = self.measure.furthest(start, self.limits.size)
@@ -288,8 +299,10 @@ class Cutter:
         if not window.capped:
             least = self.measure.furthest(window.start, self.limits.minimum)
             ranges.insert(0, (least, self.measure.earliest(end, self.limits.minimum)))
+        # What is left on this side is no punctuation alone.
+        spoken = substance_end(self.text, window.visible, cut) or window.visible + 1
         for first, last in ranges:
-            lowest = max(first, window.visible + 1)
+            lowest = max(first, spoken)
             highest = graphemes.floor(self.text, min(cut, last), window.visible)
             if lowest >= highest:
                 continue
