@@ -203,10 +203,11 @@ def _places(text: str, structure: Structure, start: int, end: int) -> Iterator[i
         inside = solid >= 0 and position < solids[solid][1]
         if not inside:
             bounds = (solids[solid + 1][0] if solid + 1 < len(solids) else end, stop)
-            said = False
+            said, last = False, position
             for sentence in sentence_ends(text, position, min(bounds)):
                 # Marks at the head of a paragraph, such as "!!! note", belong to what follows.
-                said = said or substance_end(text, position, sentence) is not None
+                said = said or substance_end(text, last, sentence) is not None
+                last = sentence
                 free = said and sentence < stop and not breaks.sealed(sentence)
                 if free and graphemes.is_boundary(text, sentence, position):
                     yield sentence

@@ -9,6 +9,7 @@ Comparing blocks on the two sides of a gap is Hearst's TextTiling (Computational
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
+from operator import add
 
 from kbmesh_rpc.errors import InvalidField
 
@@ -119,9 +120,10 @@ class _Sides:
 
 def _sum(vectors: Sequence[Vector]) -> Vector:
     """A vector in the direction of the vectors' mean."""
-    if len(vectors) == 1:
-        return vectors[0]
-    return [sum(numbers) for numbers in zip(*vectors, strict=True)]
+    total = vectors[0]
+    for vector in vectors[1:]:
+        total = list(map(add, total, vector))
+    return total
 
 
 def _pieces(work: Work, structure: Structure, units: Sequence[Unit], similarities: Sequence[float]) -> list[Piece]:
