@@ -206,3 +206,25 @@ async def test_a_link_definition_is_kept_although_it_shows_nothing(chunk: Chunk)
 )
 async def test_hostile_markdown_ends_and_is_kept(chunk: Chunk, text: str) -> None:
     await markdown(chunk, text)
+
+
+async def test_doc_13_a_heading_without_words_is_in_the_path_as_it_is(chunk: Chunk) -> None:
+    text = "## C#\ntext of it\n\n## F# ##\nmore text\n\n##\nbody of none\n"
+    chunked = await chunk(text, strategy=Strategy.DOCUMENT, media_type="text/markdown")
+    assert [piece.piece.heading_path for piece in chunked.chunks] == [("C#",), ("F#",), ("",)]
+    assert "body of none" in chunked.chunks[-1].text
+    assert chunked.chunks[-1].piece.context == ""
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+async def test_doc_06_front_matter_of_comments_has_no_heading(chunk: Chunk, end: str) -> None:
+    text = end.join(["---", "# title: later", "  # owner: team-x", "---", "", "# Version 2", "Fixed.", ""])
+    chunked = await chunk(text, strategy=Strategy.DOCUMENT, media_type="text/markdown")
+    assert chunked.document.title == "Version 2"
+    assert chunked.chunks[-1].piece.heading_path == ("Version 2",)
+    assert "# title: later" in "".join(piece.text for piece in chunked.chunks)
+
+
+async def test_a_heading_between_two_rules_is_a_heading(chunk: Chunk) -> None:
+    chunked = await chunk("---\n\n# Title\n\n---\n\nText.\n", strategy=Strategy.DOCUMENT, media_type="text/markdown")
+    assert chunked.document.title == "Title"
