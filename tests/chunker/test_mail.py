@@ -276,10 +276,11 @@ class TestText:
         mail = read_mail(
             "From: a@example.com\nContent-Type: text/html\n\n<div>I agree.</div><div class='gmail_quote'>"
             "<div>On Tue, 4 Mar 2025, Kim wrote:<br></div><blockquote><p>Shall we?</p></blockquote></div>"
+            "<div class='moz-signature'>-- <br>Ana</div>"
         )
         layout = mail.main.layout
         assert layout is not None
-        assert [section.kind for section in layout.sections] == ["body", "quote"]
+        assert [section.kind for section in layout.sections] == ["body", "quote", "signature"]
 
     def test_a_mail_that_says_nothing_is_its_header(self) -> None:
         mail = read_mail("From: a@example.com\nSubject: call me\n\n")

@@ -29,6 +29,7 @@ _MAX_ATTRIBUTION_CHARACTERS = 400
 _RULE = re.compile(r"[ \t]*(?:_{5,}|-{5,}|\*(?: ?\*){2,}|- - -)[ \t]*")
 _FOOTER_RULE = re.compile(r"[ \t]*_{20,}[ \t]*")
 _MAX_FOOTER_LINES = 10
+_LOOSE_SIGNS = ("--", "\\--", "\\-- ")
 _MAX_LOOSE_SIGNATURE_LINES = 10
 _MAX_HEADER_LINES = 16
 _MAX_MOBILE_CHARACTERS = 200
@@ -218,7 +219,7 @@ def _signature_start(lines: Sequence[_TextLine], start: int, end: int) -> int:
         told, place = 0, end
         while place > start and told <= _MAX_LOOSE_SIGNATURE_LINES:
             place -= 1
-            if lines[place].content == "--":
+            if lines[place].content in _LOOSE_SIGNS:
                 first = place
             told += not lines[place].blank
     while True:
