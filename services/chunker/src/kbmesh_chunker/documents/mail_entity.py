@@ -1,9 +1,9 @@
 """The structure of a mail: entities, each with a header and a body, some of which hold others (RFC 2045, 2046).
 
 Entities are places in the bytes of the file, so nothing is copied, and a part that is a mail or a document of its own
-can be read again as it stands. The standard library's parser takes seconds for a large attachment, recurses without a
-bound and changes what it writes out again; its modern policy raises on many broken headers. Here every line is looked
-at once for each level of nesting, which is bounded.
+can be read again as it stands. The standard library's parser keeps every line as an object and recurses as deep as a
+mail is nested; its modern policy raises on broken headers and on charsets that it does not know. Here every byte is
+looked at once for each level of nesting, which is bounded.
 """
 
 import re
