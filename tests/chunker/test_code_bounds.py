@@ -98,6 +98,15 @@ async def test_what_is_no_code_at_all_is_cut_between_lines(chunk: Chunk) -> None
     assert {each.piece.metadata["fallback"] for each in chunked.chunks} == {"lines"}
 
 
+async def test_a_long_text_that_has_hardly_a_line_is_not_parsed(executor: Executor) -> None:
+    text = "function a(b,c){return b+c*2;}var x={a:1,b:[1,2,3]};" * 25_000
+    chunker = Chunker(limits=ReadingLimits(), counter=None, executor=executor)
+    source = SourceDocument(content=text, filename="bundle.min.js")
+    chunked = await chunker.chunk(source, ConfigRequest(strategy=Strategy.CODE), deadline=None)
+    assert [warning.reason for warning in chunked.warnings] == [Reason.DOCUMENT_TOO_LARGE]
+    assert all(each.piece.metadata["fallback"] == "lines" and len(each.text) <= 1500 for each in chunked.chunks)
+
+
 async def test_definitions_beside_an_error_are_found(chunk: Chunk) -> None:
     good = "def good(value):\n    return value\n\n\n"
     chunked = await code(chunk, good * 3 + "x = = 3 )\n\n\n" + good, "main.py")

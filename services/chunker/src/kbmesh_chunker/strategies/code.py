@@ -24,6 +24,9 @@ MAX_SYMBOLS = 2000
 """Characters of the list of symbols of a piece. What is beyond is left out: the text has it."""
 _MOST_BROKEN = 0.35
 """Where more than this share of a file makes no sense to the grammar, its tree says nothing."""
+_PRESSED = 1024 * 1024
+_LONG_LINE = 5000
+_ERROR_EVERY = 512
 _SAMPLE = 64 * 1024
 """Characters at the start of a long file by which it is found out whether parsing all of it is worth it: the parser
 takes ten times as long over what is not code."""
@@ -62,9 +65,8 @@ def cut_code(work: Work) -> list[Piece]:
         what = f"the definitions of {name} are not known" if name else "the language of the code is not known"
         _warn(work, Reason.FEATURE_UNSUPPORTED, f"{what}; it was cut between lines", name)
         return _by_lines(work, name)
-    outline = _outline(work, text[:_SAMPLE], language) if len(text) > 4 * _SAMPLE else None
-    if outline is None or not _is_broken(outline, _SAMPLE):
-        outline = _outline(work, text, language)
+    if not _starts_broken(work, text, language):
+        outline = _outline(work, text, language) if not _is_pressed(text) else None
         if outline is None:
             message = "parsing it would take too long; it was cut between lines"
             _warn(work, Reason.DOCUMENT_TOO_LARGE, message, language.name)
@@ -95,6 +97,21 @@ def _outline(work: Work, text: str, language: Language) -> Outline | None:
     """None where parsing takes too much."""
     tree = parse(text, language, work.checkpoint)
     return Outline(text, tree.root_node, syntax_of(language)) if tree is not None else None
+
+
+def _is_pressed(text: str) -> bool:
+    """Whether a text is long and has hardly any lines: a machine made it for machines, by the hundred thousand
+    definitions."""
+    return len(text) > _PRESSED and len(text) > _LONG_LINE * text.count("\n")
+
+
+def _starts_broken(work: Work, text: str, language: Language) -> bool:
+    """Whether the start of a long text shows that parsing the rest is of no use."""
+    if len(text) <= 4 * _SAMPLE:
+        return False
+    outline = _outline(work, text[:_SAMPLE], language)
+    # A definition or a string that the sample cuts in two is one error, however long.
+    return outline is not None and len(outline.errors) > _SAMPLE // _ERROR_EVERY and _is_broken(outline, _SAMPLE)
 
 
 def _is_broken(outline: Outline, length: int) -> bool:
