@@ -156,7 +156,7 @@ def test_running_lines_are_left_out_and_named() -> None:
     assert "Manual of the pump" not in document.text
     assert "of 6" not in document.text
     (warning,) = document.warnings
-    assert warning.metadata["lines"] == "12"
+    assert warning.metadata["count"] == "12"
     assert "Manual of the pump, release 3" in warning.metadata["left_out"]
 
 
@@ -466,7 +466,7 @@ def test_page_numbers_beside_titles_that_change_are_left_out() -> None:
 
     document = extract(write(draw))
     assert "Chapter" not in document.text
-    assert document.warnings[0].metadata["lines"] == "5"
+    assert document.warnings[0].metadata["count"] == "5"
 
 
 def test_a_table_of_contents_is_a_table() -> None:

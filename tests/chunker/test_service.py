@@ -176,6 +176,13 @@ async def test_a_wrong_request_is_refused_for_its_reason(
     assert reason_of(refused.value) == (grpc.StatusCode[code], reason, metadata)
 
 
+SUITS = {
+    pb.STRATEGY_EMAIL: "message/rfc822",
+    pb.STRATEGY_SLACK: "text/plain",
+    pb.STRATEGY_CODE: "text/x-python",
+}
+
+
 async def test_what_is_offered_can_be_used(stub: Stub) -> None:
     listed = await stub.ListStrategies(pb.ListStrategiesRequest())
     assert listed.chunker_version == CHUNKER_VERSION
@@ -184,11 +191,13 @@ async def test_what_is_offered_can_be_used(stub: Stub) -> None:
     assert {pb.STRATEGY_FIXED, pb.STRATEGY_SEMANTIC, pb.STRATEGY_DOCUMENT, pb.STRATEGY_SLACK} < set(offered)
     for info in listed.strategies:
         assert info.description
-        assert info.defaults.overlap < info.defaults.minimum < info.defaults.size
-        explicit = await stub.Chunk(pb.ChunkRequest(document=pb.Document(text=GUIDE), config=info.defaults))
+        assert max(info.defaults.overlap, info.defaults.minimum) < info.defaults.size
+        document = pb.Document(text=GUIDE, media_type=SUITS.get(info.strategy, ""))
+        explicit = await stub.Chunk(pb.ChunkRequest(document=document, config=info.defaults))
         implicit = await stub.Chunk(
-            pb.ChunkRequest(document=pb.Document(text=GUIDE), config=pb.ChunkingConfig(strategy=info.strategy))
+            pb.ChunkRequest(document=document, config=pb.ChunkingConfig(strategy=info.strategy))
         )
+        assert info.strategy in {pb.STRATEGY_AUTO, explicit.summary.strategy}
         assert explicit == implicit, "the defaults listed are the defaults taken"
 
 

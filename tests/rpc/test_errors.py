@@ -46,7 +46,7 @@ EXAMPLES: list[KbmeshError] = [
     errors.Conflict("handbook/d1", "another generation was written"),
     errors.FeatureUnsupported("PROPOSITION"),
     errors.InternalError("r-1"),
-    errors.ContentLeftOut("navigation was left out", characters="90", count="2"),
+    errors.ContentLeftOut("navigation was left out", left_out="navigation", characters="90", count="2"),
 ]
 each_error = pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: error.reason.name)
 

@@ -60,7 +60,8 @@ class SimilarityOptions:
     """In place of a threshold: cuts where the similarity is among the lowest so many percent of the document's, 0 to
     100."""
     buffer: int | None = None
-    """Sentences on each side that are embedded along with a sentence. 1 by default."""
+    """Further sentences on each side whose vectors are averaged with that of the sentence beside a place. 1 by
+    default."""
 
     def __post_init__(self) -> None:
         if self.threshold is not None and self.percentile is not None:

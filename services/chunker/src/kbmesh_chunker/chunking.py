@@ -32,7 +32,7 @@ from kbmesh_chunker.config import (
     resolve_limits,
 )
 from kbmesh_chunker.cutter import TokenCap
-from kbmesh_chunker.documents.reader import DocumentReader, read
+from kbmesh_chunker.documents.reader import DocumentReader, parsed_type, read
 from kbmesh_chunker.documents.reading import ReadingLimits
 from kbmesh_chunker.documents.source import (
     ExtractedDocument,
@@ -50,6 +50,10 @@ from kbmesh_chunker.token_counter import ModelTokens, TokenCounter, measure_toke
 from kbmesh_chunker.token_limit import CountedPiece, fit
 
 T = TypeVar("T")
+
+BRIEF_CHARACTERS = 8_192
+"""Documents up to this size are cut in the event loop, which takes a millisecond or two: handing work to a thread and
+back three times takes as long."""
 
 MAX_REPETITION = 4
 """Chunks together may have this many times the most bytes a document may have. Only a large overlap reaches that."""
@@ -85,6 +89,8 @@ class Progress:
     """Whether a call is still wanted. `check` is called from worker threads."""
 
     deadline: Deadline | None
+    brief: bool = False
+    """Whether the work takes no longer than handing it to a thread would."""
     _gone: threading.Event = field(default_factory=threading.Event)
 
     def leave(self) -> None:
@@ -142,7 +148,7 @@ class Chunker:
         Where the tokens of a model are needed, also what a TokenCounter raises.
         """
         self.check(request, path=path)
-        progress = Progress(deadline=deadline)
+        progress = Progress(deadline=deadline, brief=len(source.content) <= BRIEF_CHARACTERS)
         try:
             with self.admission.reserve(len(source.content)):
                 return await self._chunk(source, request, progress, path)
@@ -174,8 +180,11 @@ class Chunker:
         )
 
     async def _read(self, source: SourceDocument, progress: Progress) -> ExtractedDocument:
+        here = functools.partial(read, source, limits=self.limits)
+        if progress.brief and not parsed_type(source):
+            return here()
         if self._reader is None:
-            return await self._in_turn(progress, functools.partial(read, limits=self.limits), source)
+            return await self.aside(_unless_over, progress, here)
         return await self._reader.read(source, deadline=progress.deadline)
 
     async def _cut(
@@ -270,6 +279,8 @@ class Chunker:
 
     async def _in_turn(self, progress: Progress, function: Callable[..., T], *arguments: Any) -> T:
         """Like `aside`, unless the caller has gone or the deadline has passed when it is its turn."""
+        if progress.brief:
+            return _unless_over(progress, function, *arguments)
         return await self.aside(_unless_over, progress, function, *arguments)
 
     @property

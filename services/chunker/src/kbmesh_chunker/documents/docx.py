@@ -74,7 +74,7 @@ def _warnings(package: Package, body: Body) -> list[Warning]:
         characters = body.left_out.total()
         warnings.append(
             Warning(
-                reason=Reason.DOCUMENT_UNREADABLE,
+                reason=Reason.CONTENT_LEFT_OUT,
                 message=f"left out of the text: {what}; {characters} characters",
                 metadata={"left_out": what, "characters": str(characters)},
             )

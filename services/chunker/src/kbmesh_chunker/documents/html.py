@@ -120,7 +120,7 @@ def left_out_warning(page: HtmlText) -> tuple[Warning, ...]:
     what = ", ".join(page.left_out)
     return (
         Warning(
-            reason=Reason.DOCUMENT_UNREADABLE,
+            reason=Reason.CONTENT_LEFT_OUT,
             message=f"left out of the text: {what}; {page.left_out_characters} characters",
             metadata={"left_out": what, "characters": str(page.left_out_characters)},
         ),

@@ -165,9 +165,9 @@ def _warnings(text: str, running: Sequence[Line]) -> Iterator[Warning]:
             texts.setdefault(pattern_of(line.text), " ".join(line.text.split()))
         shown = " | ".join(text for pattern, text in texts.items() if any(map(str.isalpha, pattern)))
         yield Warning(
-            reason=Reason.DOCUMENT_UNREADABLE,
+            reason=Reason.CONTENT_LEFT_OUT,
             message=f"{len(running)} running heads, feet and page numbers were left out of the text",
-            metadata={"lines": str(len(running)), "left_out": shown[:_SHOWN_TEXT]},
+            metadata={"count": str(len(running)), "left_out": shown[:_SHOWN_TEXT]},
         )
     unknown = text.count(NO_CHARACTER)
     if unknown:

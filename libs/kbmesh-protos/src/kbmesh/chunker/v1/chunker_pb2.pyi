@@ -396,7 +396,9 @@ class SlackOptions(_message.Message):
     WHOLE_BELOW_FIELD_NUMBER: _builtins.int
     EXCLUDE_BOTS_FIELD_NUMBER: _builtins.int
     whole_below: _builtins.int
-    """Threads below this many characters stay whole. 1500 by default."""
+    """Threads below this many characters stay whole where they are within `size` and `minimum` together. 1500 by
+    default.
+    """
     exclude_bots: _builtins.bool
     """Leaves out messages of bots and workflows."""
     def __init__(
@@ -455,7 +457,9 @@ class SimilarityOptions(_message.Message):
     and 1 it is refused, as a fraction would be meant.
     """
     buffer: _builtins.int
-    """Sentences on each side that are embedded along with a sentence. 1 by default; 0 to 5."""
+    """Further sentences on each side of a place whose vectors are averaged with that of the sentence beside it. 1 by
+    default; 0 to 5.
+    """
     def __init__(
         self,
         *,

@@ -74,7 +74,8 @@ class ChunkerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListStrategies(self, request, context):
-        """ListStrategies tells which strategies this server offers, with their defaults.
+        """ListStrategies tells which strategies this server offers, with their defaults. One that needs a model which this
+        server has no address of is not among them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -43,7 +43,9 @@ class ChunkerServiceStub:
     a part; the last answer is the summary.
     """
     ListStrategies: _grpc.UnaryUnaryMultiCallable[_chunker_pb2.ListStrategiesRequest, _chunker_pb2.ListStrategiesResponse]
-    """ListStrategies tells which strategies this server offers, with their defaults."""
+    """ListStrategies tells which strategies this server offers, with their defaults. One that needs a model which this
+    server has no address of is not among them.
+    """
 
 @_typing.type_check_only
 class ChunkerServiceAsyncStub(ChunkerServiceStub):
@@ -60,7 +62,9 @@ class ChunkerServiceAsyncStub(ChunkerServiceStub):
     a part; the last answer is the summary.
     """
     ListStrategies: _aio.UnaryUnaryMultiCallable[_chunker_pb2.ListStrategiesRequest, _chunker_pb2.ListStrategiesResponse]  # type: ignore[assignment]
-    """ListStrategies tells which strategies this server offers, with their defaults."""
+    """ListStrategies tells which strategies this server offers, with their defaults. One that needs a model which this
+    server has no address of is not among them.
+    """
 
 class ChunkerServiceServicer(metaclass=_abc_1.ABCMeta):
     """ChunkerService turns documents into text and text into chunks. It keeps no state."""
@@ -92,6 +96,8 @@ class ChunkerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _chunker_pb2.ListStrategiesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_chunker_pb2.ListStrategiesResponse, _abc.Awaitable[_chunker_pb2.ListStrategiesResponse]]:
-        """ListStrategies tells which strategies this server offers, with their defaults."""
+        """ListStrategies tells which strategies this server offers, with their defaults. One that needs a model which this
+        server has no address of is not among them.
+        """
 
 def add_ChunkerServiceServicer_to_server(servicer: ChunkerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -97,7 +97,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """INTERNAL. A fault in kbmesh. The server's log has it in full under the request's id. Metadata: `request_id`."""
     ERROR_REASON_CONTENT_LEFT_OUT: _ErrorReason.ValueType  # 27
     """INVALID_ARGUMENT, but only ever in warnings. Part of a document is on purpose not in its text: navigation, running
-    heads, pictures. Metadata: `characters` or `count`, where it can be told.
+    heads, pictures. Metadata: `left_out`, and `characters` or `count` where it can be told.
     """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
@@ -178,7 +178,7 @@ ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 26
 """INTERNAL. A fault in kbmesh. The server's log has it in full under the request's id. Metadata: `request_id`."""
 ERROR_REASON_CONTENT_LEFT_OUT: ErrorReason.ValueType  # 27
 """INVALID_ARGUMENT, but only ever in warnings. Part of a document is on purpose not in its text: navigation, running
-heads, pictures. Metadata: `characters` or `count`, where it can be told.
+heads, pictures. Metadata: `left_out`, and `characters` or `count` where it can be told.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
 
