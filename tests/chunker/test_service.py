@@ -176,10 +176,10 @@ async def test_a_wrong_request_is_refused_for_its_reason(
     assert reason_of(refused.value) == (grpc.StatusCode[code], reason, metadata)
 
 
-SUITS = {
-    pb.STRATEGY_EMAIL: "message/rfc822",
-    pb.STRATEGY_SLACK: "text/plain",
-    pb.STRATEGY_CODE: "text/x-python",
+SUITED = {
+    pb.STRATEGY_EMAIL: pb.Document(text=GUIDE, media_type="message/rfc822"),
+    pb.STRATEGY_SLACK: pb.Document(text="Ada  9:12 AM\nWho is on call?\n\nBob  9:13 AM\nI am."),
+    pb.STRATEGY_CODE: pb.Document(text=GUIDE, media_type="text/x-python"),
 }
 
 
@@ -192,7 +192,7 @@ async def test_what_is_offered_can_be_used(stub: Stub) -> None:
     for info in listed.strategies:
         assert info.description
         assert max(info.defaults.overlap, info.defaults.minimum) < info.defaults.size
-        document = pb.Document(text=GUIDE, media_type=SUITS.get(info.strategy, ""))
+        document = SUITED.get(info.strategy, pb.Document(text=GUIDE))
         explicit = await stub.Chunk(pb.ChunkRequest(document=document, config=info.defaults))
         implicit = await stub.Chunk(
             pb.ChunkRequest(document=document, config=pb.ChunkingConfig(strategy=info.strategy))
