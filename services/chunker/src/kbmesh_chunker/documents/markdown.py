@@ -2,14 +2,16 @@
 
 import re
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import accumulate
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from kbmesh_chunker.documents import commonmark
+from kbmesh_chunker.documents.block_scanner import BlockToken
 from kbmesh_chunker.documents.commonmark import parse_blocks
 
 MAX_TITLE = 200
@@ -83,13 +85,16 @@ def first_heading(text: str, start: int = 0) -> str:
 
 
 def _line_starts(body: str, offset: int) -> "array[int]":
-    starts = array("Q", [offset])
-    starts.extend(offset + end.end() for end in _LINE_END.finditer(body))
+    if "\r" in body:
+        starts = array("Q", [offset])
+        starts.extend(offset + end.end() for end in _LINE_END.finditer(body))
+    else:
+        starts = array("Q", accumulate((len(line) + 1 for line in body.split("\n")[:-1]), initial=offset))
     starts.append(offset + len(body))
     return starts
 
 
-def _block(text: str, tokens: list[Token], lines: "array[int]") -> Block | None:
+def _block(text: str, tokens: Sequence[BlockToken | Token], lines: "array[int]") -> Block | None:
     token = tokens[0]
     if token.map is None:
         return None
@@ -119,7 +124,7 @@ def _block(text: str, tokens: list[Token], lines: "array[int]") -> Block | None:
             return Block(kind=BlockKind.OTHER, start=start, end=end)
 
 
-def _parts(tokens: list[Token], lines: "array[int]") -> Iterator[tuple[int, int]]:
+def _parts(tokens: Sequence[BlockToken | Token], lines: "array[int]") -> Iterator[tuple[int, int]]:
     """Starts of items, and of paragraphs and the like within them; the deeper, the weaker."""
     outer = tokens[0].level
     for token in tokens[1:]:
