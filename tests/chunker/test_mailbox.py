@@ -143,3 +143,15 @@ def test_random_mailboxes(lines: list[str]) -> None:
             continue
         told = [document.text, *(value for part in document.parts for value in part.document.metadata.values())]
         assert "word" not in content or any("word" in text for text in told)
+
+
+async def test_no_mail_speaks_for_a_mailbox_and_a_mail_speaks_for_its_attachments(chunk: Chunk) -> None:
+    mails = "".join(
+        f"From {name}@example.org Tue Mar  4 10:00:00 2025\nFrom: {name}@example.org\nSubject: {name}\n\nHello.\n\n"
+        for name in ("ada", "bob")
+    )
+    mailbox = (await chunk(mails.encode(), filename="all.mbox")).document
+    assert [part.document.title for part in mailbox.parts] == ["ada", "bob"]
+    assert (mailbox.title, dict(mailbox.metadata)) == ("", {})
+    alone = (await chunk(mails[: len(mails) // 2].encode(), filename="one.mbox")).document
+    assert (alone.title, alone.metadata["from"]) == ("ada", "ada@example.org")

@@ -53,7 +53,7 @@ def read_mailbox(source: SourceDocument, reading: Reading) -> Sequence[TextDocum
         content: bytes | str = message.decode("utf-8", "replace") if is_decoded else message
         inner = SourceDocument(content=content, media_type=MAIL)
         found, problems = reading.inner(inner, name=f"message {number}")
-        documents += found
+        documents += (replace(document, abreast=index == 0) for index, document in enumerate(found))
         warnings += problems
     if not documents:
         if not warnings:

@@ -153,6 +153,7 @@ def _document(
         media_type=source.media_type,
         source_type=source.source_type or SourceType.SLACK,
         grammar=Grammar.SLACK,
+        abreast=True,
         filename=source.filename,
         title=_clean(channel.title),
         metadata={**where, **_described(placed), **{key: str(count) for key, count in counts if count}},

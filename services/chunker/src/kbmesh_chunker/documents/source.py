@@ -171,6 +171,9 @@ class TextDocument:
     source_lines: Places | None = None
     """Lines of the source file, where the text is not that file as it stands."""
     warnings: tuple[Warning, ...] = ()
+    abreast: bool = False
+    """Whether it stands beside the other documents of its file, as a mail of a mailbox does, and not around them, as a
+    mail does around its attachments."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +199,7 @@ class ExtractedDocument:
 
     @property
     def main(self) -> TextDocument:
-        """The first part, which speaks for the whole."""
+        """The first part."""
         return self.parts[0].document
 
     @property
@@ -209,11 +212,17 @@ class ExtractedDocument:
 
     @property
     def title(self) -> str:
-        return self.main.title
+        """Empty where no part speaks for the others."""
+        return "" if self._is_collection else self.main.title
 
     @property
     def metadata(self) -> Mapping[str, str]:
-        return self.main.metadata
+        """Empty where no part speaks for the others."""
+        return {} if self._is_collection else self.main.metadata
+
+    @property
+    def _is_collection(self) -> bool:
+        return sum(part.document.abreast for part in self.parts) > 1
 
     @property
     def warnings(self) -> tuple[Warning, ...]:
