@@ -51,6 +51,7 @@ def test_the_demo_answers_each_question_from_another_document(home: Home) -> Non
         "handbook/runbook-checkout-rollback.md",
         "handbook/policy-backups-and-retention.md",
         "conversations/mail-webhook-duplicates.eml",
+        "handbook/capacity-review-2026-q3.pdf",
     ]
     answers = [answer["results"][0]["text"] for answer in printed["answers"]]
     for text, words in zip(answers, ("shipctl rollback", "two-person act", "acknowledged them too late"), strict=True):
