@@ -7,6 +7,7 @@ configuration, so the work always ends and no window lies inside another.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import regex
@@ -15,7 +16,7 @@ from kbmesh_chunker import graphemes
 from kbmesh_chunker.blank import last_substance, next_start, skip_blank, stretches, substance_end, trim_end
 from kbmesh_chunker.breaks import NO_BREAKS, Breaks
 from kbmesh_chunker.measure import Measure, TokenMeasure
-from kbmesh_chunker.sentences import sentence_ends, sentence_ends_backwards
+from kbmesh_chunker.sentences import Script, script_of, sentence_ends, sentence_ends_backwards
 
 _LAST_SPACE = regex.compile(r"(?r)\s")
 _FIRST_SPACE = regex.compile(r"\s")
@@ -106,6 +107,10 @@ class Cutter:
             first = next_start(self.text, first, last)
             for step in self.steps(first, first, last, context_tokens):
                 yield step.start, step.end
+
+    @cached_property
+    def _script(self) -> Script:
+        return script_of(self.text)
 
     @property
     def ahead(self) -> int:
@@ -220,7 +225,7 @@ class Cutter:
                 return seal
             if seal < lowest:
                 sealed = NO_BREAKS.sealed
-        for sentence in sentence_ends_backwards(text, preferred, limit):
+        for sentence in sentence_ends_backwards(text, preferred, limit, self._script):
             if not sealed(sentence) and graphemes.is_boundary(text, sentence, known):
                 return sentence
         line = text.rfind("\n", preferred, limit)
@@ -340,7 +345,7 @@ class Cutter:
         line = self.breaks.first(earliest, closing - 1)
         if line is not None and not graphemes.is_boundary(text, line, known):
             line = None
-        for sentence in sentence_ends(text, max(known, earliest - 4), closing):
+        for sentence in sentence_ends(text, max(known, earliest - 4), closing, self._script):
             if sentence >= closing:
                 break
             start = skip_blank(text, sentence, closing) if graphemes.is_boundary(text, sentence, known) else known

@@ -6,20 +6,20 @@ belongs to no sentence. Positions are code points of the whole text.
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 # Marks that end a sentence only before white space (Western, Arabic, Indic, Ethiopic, ...), and marks of scripts
 # that put no space between sentences.
 _SPACED_MARKS = ".!?…‼⁇⁈⁉؟۔؞।॥።፧፨։՜՞჻᠃᠉។៕᱾᱿၊။"
 _CLOSED_MARKS = frozenset("。！？｡．﹒﹖﹗")
+_MARKS = _SPACED_MARKS + "".join(sorted(_CLOSED_MARKS))
 _CLOSERS = r"""\"'”’»›)\]}」』】〉》〕）］｝»"""
 _MARKS_AND_CLOSERS = _CLOSED_MARKS | frozenset(_SPACED_MARKS + "\"'”’»›)]}」』】〉》〕）］｝")
 _THAI = "\u0e01-\u0e5b"
 _LAO_KHMER = "\u0e81-\u0edf\u1780-\u17ff"
 _MARKED = rf"[{re.escape(_SPACED_MARKS)}{''.join(sorted(_CLOSED_MARKS))}]+[{_CLOSERS}]*"
-_CANDIDATE = re.compile(_MARKED)
-_CANDIDATE_OF_ASCII = re.compile(r"[.!?]+[\"')\]}]*")
 _UNMARKED = re.compile(f"[{_THAI}{_LAO_KHMER}]")
-_CANDIDATE_WITHOUT_MARK = re.compile(
+_CANDIDATE = re.compile(
     # Thai, Lao and Khmer end sentences with a space and no mark.
     rf"{_MARKED}|(?<=[{_THAI}{_LAO_KHMER}])(?=[ \u00a0\u200b][ \u00a0\u200b]?[{_THAI}{_LAO_KHMER}\w])"
 )
@@ -43,46 +43,58 @@ _AHEAD = 4
 _LONG_WORD = 5
 
 
-def sentence_ends(text: str, start: int, end: int) -> Iterator[int]:
-    """Positions within (start, end] at which a sentence of `text` ends, ascending."""
-    for begins, position in _candidates(text, start, end):
+@dataclass(frozen=True, kw_only=True)
+class Script:
+    """What ends sentences in one text. The less of it there is, the faster it is found."""
+
+    marks: str
+    """The marks that occur; empty where sentences may end without one."""
+    candidate: re.Pattern[str]
+
+
+ANY_SCRIPT = Script(marks="", candidate=_CANDIDATE)
+
+
+def script_of(text: str) -> Script:
+    """The script of a text: sentences are found in it as in any script, and faster."""
+    if not text.isascii():
+        wide = text.encode("utf-16-le", "surrogatepass")
+        if (b"\x0e" in wide or b"\x17" in wide) and _UNMARKED.search(text):
+            return ANY_SCRIPT
+    marks = "".join(mark for mark in _MARKS if mark in text) or "."
+    return Script(marks=marks, candidate=re.compile(rf"[{re.escape(marks)}]+[{_CLOSERS}]*"))
+
+
+def sentence_ends(text: str, start: int, end: int, script: Script = ANY_SCRIPT) -> Iterator[int]:
+    """Positions within (start, end] at which a sentence of `text` ends, ascending. `script` is that of the text."""
+    for candidate in script.candidate.finditer(text, start, end):
+        begins, position = candidate.span()
         if position > start and _ends(text, begins, position):
             yield position
 
 
-def sentence_ends_backwards(text: str, start: int, end: int) -> Iterator[int]:
+def sentence_ends_backwards(text: str, start: int, end: int, script: Script = ANY_SCRIPT) -> Iterator[int]:
     """The same positions, descending: for the one who looks for the last that suits."""
-    # The commonest marks are found much faster one by one than by a pattern.
-    lower = max(text.rfind(".", start, end), text.rfind("!", start, end), text.rfind("?", start, end))
-    if lower < 0:
-        if text[start:end].isascii():
+    lower = start
+    if script.marks:
+        # Marks are found much faster one by one than by a pattern.
+        lower = max([text.rfind(mark, start, end) for mark in script.marks])
+        if lower < 0:
             return
-        lower = start
     upper, width = end, _NEAR
     while True:
         while start < lower and text[lower - 1] in _MARKS_AND_CLOSERS:
             # Marks in a row are one end.
             lower -= 1
         # Those between Thai words look a few characters ahead.
-        for begins, position in reversed(_candidates(text, lower, end if upper == end else min(end, upper + _AHEAD))):
+        found = list(script.candidate.finditer(text, lower, end if upper == end else min(end, upper + _AHEAD)))
+        for candidate in reversed(found):
+            begins, position = candidate.span()
             if position > start and (begins < upper or upper == end) and _ends(text, begins, position):
                 yield position
         if lower <= start:
             return
         upper, lower, width = lower, max(start, lower - width), width * 4
-
-
-def _candidates(text: str, start: int, end: int) -> list[tuple[int, int]]:
-    """Where marks of text[start:end] begin and where what closes with them ends."""
-    stretch = text[max(0, start - 1) : end]
-    # The more a pattern knows, the slower it is.
-    if stretch.isascii():
-        pattern = _CANDIDATE_OF_ASCII
-    else:
-        wide = stretch.encode("utf-16-le", "surrogatepass")
-        unmarked = (b"\x0e" in wide or b"\x17" in wide) and _UNMARKED.search(stretch)
-        pattern = _CANDIDATE_WITHOUT_MARK if unmarked else _CANDIDATE
-    return [candidate.span() for candidate in pattern.finditer(text, start, end)]
 
 
 def _ends(text: str, mark: int, position: int) -> bool:

@@ -16,6 +16,7 @@ from kbmesh_chunker.documents.commonmark import parse_blocks
 
 MAX_TITLE = 200
 _MAX_INLINE = 1_000
+_FIRST_HEADING_NEAR = 2_048
 _FIRST_HEADING_WITHIN = 65_536
 _LINE_END = re.compile(r"\r\n?|\n")
 _MARKUP = re.compile(r"[*_`\[\]<>&!\\~]")
@@ -80,8 +81,15 @@ def parse(text: str, start: int = 0) -> Iterator[Block]:
 
 def first_heading(text: str, start: int = 0) -> str:
     """The title of the first heading near the start of text[start:]; empty where there is none."""
-    head = text[start : start + _FIRST_HEADING_WITHIN]
-    return next((block.title for block in parse(head) if block.kind is BlockKind.HEADING and block.title), "")
+    for size in (_FIRST_HEADING_NEAR, _FIRST_HEADING_WITHIN):
+        head = text[start : start + size]
+        for block in parse(head):
+            # What ends with the part that is looked at may go on after it.
+            if size < _FIRST_HEADING_WITHIN and block.end >= len(head) < len(text) - start:
+                break
+            if block.kind is BlockKind.HEADING and block.title:
+                return block.title
+    return ""
 
 
 def _line_starts(body: str, offset: int) -> "array[int]":
