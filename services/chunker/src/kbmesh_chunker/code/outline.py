@@ -47,25 +47,6 @@ class Outline:
                 definition.inner = self._scan(body, definition.symbol, MAX_DEPTH, in_class=False)
         return definition.inner
 
-    def signature(self, definition: Definition) -> str:
-        """How a definition introduces itself, on one line: all that is before its body. Empty for a namespace without a
-        name."""
-        if definition.role is Role.SPACE and not definition.name:
-            return ""
-        body = body_of(definition.holder)
-        if body is None:
-            written = self._text[definition.head : min(definition.end, definition.head + 400)].lstrip()
-            return " ".join(written.partition("\n")[0].split()).rstrip(" {")
-        before = body.prev_sibling
-        while before is not None and self._role(before) is Role.COMMENT:
-            before = before.prev_sibling
-        end = body.start_byte if before is None else before.end_byte
-        return " ".join(self._text[definition.head : max(end, definition.head)].split()).rstrip(" {")
-
-    def _role(self, node: tree_sitter.Node) -> Role | None:
-        meaning = self._meanings.get(node.kind_id)
-        return meaning.role if meaning is not None else None
-
     def _scan(self, container: tree_sitter.Node, path: str, depth: int, *, in_class: bool) -> list[Definition]:
         """The definitions among the children of a node, in order."""
         text, meanings = self._text, self._meanings

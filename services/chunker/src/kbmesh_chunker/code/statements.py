@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 import tree_sitter
 
+from kbmesh_chunker.blank import MAX_INDENT
+from kbmesh_chunker.code.packing import MID_LINE
 from kbmesh_chunker.code.syntax import Syntax
 
 # Weaker than what keeps windows from overlapping.
@@ -26,11 +28,13 @@ def statement_breaks(
     start: int,
     end: int,
     small: int,
+    fits: Callable[[int, int], bool],
     checkpoint: Callable[[], None],
 ) -> list[tuple[int, int]]:
-    """Places within text[start:end], which is in `node`, with their strengths for a cutter.
+    """Places within text[start:end], which is in `node`, with their strengths for Packing.
 
-    What is not longer than `small` is not looked into, so that the work goes with what is long.
+    What is not longer than `small` is not looked into, so that the work goes with what is long, nor is a function that
+    `fits`, which stays whole.
     """
     breaks: list[tuple[int, int]] = []
     leading = syntax.leading
@@ -59,7 +63,12 @@ def statement_breaks(
             held = is_leading and _leads(text, current)
             if named and not is_leading:
                 first = False
-            if finish - begin > small and _descend(cursor, begin, start):
+            deep = finish - begin > small
+            if deep and kind in syntax.functions and begin > start and fits(begin, finish):
+                line = _line_of(text, begin)
+                breaks.append((line if line > start and fits(line, finish) else begin, MID_LINE))
+                deep = False
+            if deep and _descend(cursor, begin, start):
                 above.append((blocks, in_block))
                 blocks, in_block = blocks + is_block, is_block
                 first, held = True, False
@@ -72,6 +81,12 @@ def statement_breaks(
             moved = cursor.goto_next_sibling()
         if not moved:
             return breaks
+
+
+def _line_of(text: str, position: int) -> int:
+    """The start of the line of a position where there is but an indentation between."""
+    line = text.rfind("\n", max(0, position - MAX_INDENT - 1), position) + 1
+    return line if line and not text[line:position].strip() else position
 
 
 def _descend(cursor: tree_sitter.TreeCursor, begin: int, start: int) -> bool:

@@ -2,22 +2,27 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+
+import tree_sitter
 
 from kbmesh_chunker import graphemes
 from kbmesh_chunker.blank import MAX_INDENT, next_start, substance_end, trim_end
-from kbmesh_chunker.breaks import Breaks
 from kbmesh_chunker.code.definition import Definition
 from kbmesh_chunker.code.lines import line_breaks
 from kbmesh_chunker.code.outline import MAX_DEPTH, Outline, body_of
+from kbmesh_chunker.code.packing import Packing
+from kbmesh_chunker.code.signature import doc_sentence, signature
 from kbmesh_chunker.code.statements import statement_breaks
 from kbmesh_chunker.code.syntax import Role, Syntax
-from kbmesh_chunker.context import Context
-from kbmesh_chunker.cutter import Cutter, Limits
+from kbmesh_chunker.config import SizeUnit
+from kbmesh_chunker.context import BUDGET_SHARE, Context
 from kbmesh_chunker.strategies.port import Work
 
 _SMALL_SHARE = 6
+_TINY_SHARE = 12
+_DEEP_SHARE = 3
 _CLOSING_CHARACTERS = 64
 _CLOSING = re.compile(r"[\s)\]};,]*(?:(?:end|fi|done|esac|#[ \t]*endif)\b)?[\s)\]};,]*(?:(?://|/\*|#)[^\n]*)?")
 _DEEPEST_PATH = 8
@@ -53,11 +58,13 @@ class Stretches:
         self._text = work.document.text
         self._outline = outline
         self._syntax = syntax
-        self._contexts: dict[int, Context] = {}
-        """By the innermost definition whose signature they have, which tells all that are around it."""
+        self._contexts: dict[tuple[int, bool], Context] = {}
+        """By the innermost definition whose signature they have, which tells all that are around it, and by whether
+        they have what is written about it."""
         self._plain = text_is_plain(work.document.text)
         self._error_starts = [start for start, _ in outline.errors]
-        self._small = max(1, work.limits.size // _SMALL_SHARE)
+        self._window = _window(work)
+        self._small = max(1, self._window // _SMALL_SHARE)
 
     def all(self) -> list[Stretch]:
         """All of the text, in order."""
@@ -66,17 +73,29 @@ class Stretches:
 
     def context(self, stretch: Stretch) -> Context:
         """The signatures of what a stretch is in, those that it does not hold itself."""
-        return self._context(stretch.path, stretch.start)
+        return self._context(stretch.path, stretch.start, stretch.end)
 
-    def _context(self, path: Sequence[Definition], start: int) -> Context:
+    def _context(self, path: Sequence[Definition], start: int, end: int) -> Context:
         above = len(path)
-        while above and path[above - 1].head >= start:
+        while above and start <= path[above - 1].head < end:
             above -= 1
-        key = id(path[above - 1]) if above else 0
+        if not above:
+            return self._known_context((), False)
+        innermost = path[above - 1]
+        # The comment above a definition has what is written about it.
+        return self._known_context(path[:above], innermost.role is Role.FUNCTION and innermost.head < start)
+
+    def _known_context(self, path: Sequence[Definition], documented: bool) -> Context:
+        key = (id(path[-1]) if path else 0, documented)
         context = self._contexts.get(key)
         if context is None:
-            lines = [self._outline.signature(definition) for definition in path[max(0, above - _DEEPEST_PATH) : above]]
-            context = self._contexts[key] = self._work.context(*lines)
+            lines = [signature(self._text, definition) for definition in path[-_DEEPEST_PATH:]]
+            context = self._work.context(*lines)
+            if documented and (sentence := doc_sentence(self._text, path[-1])):
+                longer = self._work.context(*lines, sentence)
+                if longer.text.endswith("\n" + sentence) and longer.text.startswith(context.text):
+                    context = longer
+            self._contexts[key] = context
         return context
 
     def broken(self, stretch: Stretch) -> bool:
@@ -98,7 +117,7 @@ class Stretches:
             return False
         if work.cap is None:
             return True
-        return work.cap.measure.length(start, end) + self._context(path, start).tokens <= work.cap.tokens
+        return work.cap.measure.length(start, end) + self._context(path, start, end).tokens <= work.cap.tokens
 
     def _scope(
         self, start: int, end: int, inner: Sequence[Definition], around: tuple[Definition, ...]
@@ -166,6 +185,12 @@ class Stretches:
             yield Stretch(start=begin, end=end, around=around, about=definition, whole=True)
             return
         path = (*around, definition)
+        if not definition.apart and (bare := self._bare(definition, begin, end, around)) is not None:
+            # What is written above it is long: it goes before it.
+            yield from self._lead(definition, begin, bare[0], around)
+            yield Stretch(start=bare[0], end=bare[1], around=around, about=definition, whole=True)
+            yield from self._gap(bare[1], end, around)
+            return
         inner = self._outline.open(definition) if len(path) < MAX_DEPTH else ()
         if inner:
             found = list(self._scope(begin, end, inner, path))
@@ -192,6 +217,48 @@ class Stretches:
             ]
         yield from found
 
+    def _bare(
+        self, definition: Definition, start: int, end: int, around: tuple[Definition, ...]
+    ) -> tuple[int, int] | None:
+        """A definition without the comments above it, and what else it may do without, where it fits so."""
+        node, text = definition.node, self._text
+        above, attributed = node.prev_named_sibling, node.start_byte
+        while above is not None and start <= above.start_byte and self._is_attribute(above):
+            attributed = above.start_byte
+            above = above.prev_named_sibling
+        function = definition.holder.start_byte if definition.role is Role.FUNCTION else node.start_byte
+        # A body may end with the line break after it.
+        own_end = trim_end(text, node.start_byte, min(end, node.end_byte))
+        for place in dict.fromkeys((attributed, node.start_byte, function)):
+            for begin in dict.fromkeys((self._line_start(place, start), place)):
+                for finish in dict.fromkeys((end, own_end)):
+                    if start <= begin < finish and self._fits(begin, finish, around):
+                        found = self._trim(begin, finish)
+                        return found if found[0] < found[1] else None
+        return None
+
+    def _is_attribute(self, node: tree_sitter.Node) -> bool:
+        meaning = self._syntax.meanings.get(node.kind_id)
+        return meaning is not None and meaning.role is Role.LEAD
+
+    def _lead(self, definition: Definition, start: int, end: int, around: tuple[Definition, ...]) -> Iterator[Stretch]:
+        """The comments above a definition that has no room for them."""
+        start, end = self._trim(start, end)
+        if start >= end:
+            return
+        path = (*around, definition)
+        packing = Packing(self._work, line_breaks(self._text, start, end), plain=self._plain)
+        for first, last in packing.windows(start, end, self._tokens_of(path)):
+            yield Stretch(start=first, end=last, around=around, about=definition)
+
+    def _tokens_of(self, path: tuple[Definition, ...]) -> Callable[[int], int]:
+        """The tokens of the context of a window by its start, wherever it ends."""
+
+        def tokens(start: int) -> int:
+            return max(self._context(path, start, start).tokens, self._context(path, start, start + 1).tokens)
+
+        return tokens
+
     def _trim(self, start: int, end: int) -> tuple[int, int]:
         """text[start:end] without white space at its ends, and with no character cut in two."""
         text = self._text
@@ -205,12 +272,18 @@ class Stretches:
         """Windows over what does not fit, between statements where it can be."""
         work = self._work
         node = path[-1].node if path else self._outline.root
-        breaks = statement_breaks(self._text, self._syntax, node, start, end, 2 * self._small, work.checkpoint)
-        if self._error_within(start, end):
-            breaks = [*breaks, *line_breaks(self._text, start, end)]
-        yield from cutter_of(work, Breaks(breaks)).cut(
-            start, end, lambda position: self._context(path, position).tokens
+        breaks = statement_breaks(
+            self._text, self._syntax, node, start, end, self._window // _DEEP_SHARE, self._within_size, work.checkpoint
         )
+        if self._error_within(start, end):
+            breaks += line_breaks(self._text, start, end)
+        yield from Packing(work, breaks, plain=self._plain).windows(start, end, self._tokens_of(path))
+
+    def _within_size(self, start: int, end: int) -> bool:
+        work = self._work
+        if work.measure.length(start, end) > work.limits.size:
+            return False
+        return work.cap is None or work.cap.measure.length(start, end) <= work.cap.tokens * (1 - BUDGET_SHARE)
 
     def _gather(self, found: Sequence[Stretch], path: tuple[Definition, ...]) -> list[Stretch]:
         """Puts small members of a class together, up to the size."""
@@ -276,7 +349,7 @@ class Stretches:
             return False
         if work.cap is None:
             return True
-        context = self._context(_shared(first.path, second.path), first.start)
+        context = self._context(_shared(first.path, second.path), first.start, second.end)
         return work.cap.measure.length(first.start, second.end) + context.tokens <= work.cap.tokens
 
 
@@ -285,17 +358,17 @@ def text_is_plain(text: str) -> bool:
     return text.isascii() and "\r" not in text
 
 
-def cutter_of(work: Work, breaks: Breaks) -> Cutter:
-    """A cutter that leaves no small rest, where a stretch is too long for one window."""
-    limits = work.limits
-    small = limits.size // _SMALL_SHARE
-    if limits.minimum < small:
-        limits = Limits(
-            size=limits.size - (small - limits.minimum),
-            overlap=min(limits.overlap, limits.size - small + limits.minimum - 1),
-            minimum=small,
-        )
-    return replace(work.cutter(breaks), limits=limits)
+def _window(work: Work) -> int:
+    """About how many characters a piece may have."""
+    size, tokens = work.limits.size, work.tokens
+    if tokens is None or not tokens.total:
+        return size
+    characters = len(work.document.text) / tokens.total
+    if work.unit is SizeUnit.TOKENS:
+        size = int(size * characters)
+    if work.cap is not None:
+        size = min(size, int(work.cap.tokens * characters))
+    return max(1, size)
 
 
 def _joined(first: Stretch, second: Stretch) -> Stretch:

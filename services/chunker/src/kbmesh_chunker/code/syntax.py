@@ -56,6 +56,8 @@ class Syntax:
     """Nodes that hold a list of statements or members."""
     leading: frozenset[int]
     """Comments, attributes and the like, which may belong to what follows."""
+    functions: frozenset[int]
+    """Functions, and what stands around one."""
     separator: str
     """Stands between the names of a definition and of what it is in."""
 
@@ -245,7 +247,14 @@ def syntax_of(language: Language) -> Syntax:
             blocks.add(number)
     meanings[_ERROR_NUMBER] = named["ERROR"]
     leading = (number for number, meaning in meanings.items() if meaning.role in {Role.COMMENT, Role.LEAD})
-    return Syntax(meanings=meanings, blocks=frozenset(blocks), leading=frozenset(leading), separator=rules.separator)
+    functions = (number for number, meaning in meanings.items() if meaning.role in {Role.FUNCTION, Role.WRAPPER})
+    return Syntax(
+        meanings=meanings,
+        blocks=frozenset(blocks),
+        leading=frozenset(leading),
+        functions=frozenset(functions),
+        separator=rules.separator,
+    )
 
 
 _ERROR_NUMBER = 0xFFFF

@@ -13,7 +13,8 @@ from kbmesh_chunker.code.languages import Language, known_names, language_by_nam
 from kbmesh_chunker.code.line_map import LineMap
 from kbmesh_chunker.code.lines import line_breaks
 from kbmesh_chunker.code.outline import Outline
-from kbmesh_chunker.code.stretches import Stretch, Stretches, cutter_of
+from kbmesh_chunker.code.packing import even_cutter
+from kbmesh_chunker.code.stretches import Stretch, Stretches
 from kbmesh_chunker.code.syntax import Role, syntax_of
 from kbmesh_chunker.config import Options, Sizes, Strategy
 from kbmesh_chunker.documents.source import Grammar, Warning  # noqa: A004 - the contract's name
@@ -128,7 +129,7 @@ def _is_broken(outline: Outline, length: int) -> bool:
 def _by_lines(work: Work, language: str) -> list[Piece]:
     """All of the text, between its lines."""
     text = work.document.text
-    cutter = cutter_of(work, Breaks(line_breaks(text, 0, len(text))))
+    cutter = even_cutter(work, Breaks(line_breaks(text, 0, len(text))))
     context = work.context()
     lines = LineMap(text)
     metadata = {"language": language} if language else {}

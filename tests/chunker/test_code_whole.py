@@ -1,0 +1,94 @@
+"""CODE cuts no function that fits, and what it must cut, it cuts into even parts that say what they are of."""
+
+import asyncio
+from concurrent.futures import Executor
+from functools import cache
+
+import pytest
+from chunker.conftest import Chunk
+from chunker.laws import check_laws
+from chunker.test_code import code, texts
+from chunker.test_code_bounds import FILES
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from kbmesh_chunker.chunking import Chunker
+from kbmesh_chunker.code.definition import Definition
+from kbmesh_chunker.code.grammar import parse
+from kbmesh_chunker.code.languages import language_by_name
+from kbmesh_chunker.code.outline import Outline
+from kbmesh_chunker.code.syntax import Role, syntax_of
+from kbmesh_chunker.config import ConfigRequest, Strategy
+from kbmesh_chunker.documents.reading import ReadingLimits
+from kbmesh_chunker.documents.source import SourceDocument
+
+LANGUAGES = {"java": "java", "tsx": "tsx", "cs": "csharp", "go": "go", "py": "python", "php": "php", "kt": "kotlin",
+             "rs": "rust", "cpp": "cpp", "ts": "typescript"}  # fmt: skip
+PARSED = sorted(name for name in FILES if name.rpartition(".")[2] in LANGUAGES and name != "index.php")
+
+
+@cache
+def functions(name: str) -> list[tuple[int, int, int]]:
+    """Start with the comments above, start, and end of the functions of a file that hold no other."""
+    text = FILES[name].decode()
+    language = language_by_name(LANGUAGES[name.rpartition(".")[2]])
+    assert language is not None
+    tree = parse(text, language, lambda: None)
+    assert tree is not None
+    outline = Outline(text, tree.root_node, syntax_of(language))
+    found: list[tuple[int, int, int]] = []
+    waiting: list[Definition] = list(outline.definitions)
+    while waiting:
+        definition = waiting.pop()
+        inner = outline.open(definition)
+        waiting.extend(inner)
+        if definition.role is Role.FUNCTION and not inner:
+            end = definition.node.start_byte + len(text[definition.node.start_byte : definition.node.end_byte].rstrip())
+            found.append((definition.start, definition.node.start_byte, end))
+    return found
+
+
+def check_functions(executor: Executor, name: str, size: int, minimum: int) -> None:
+    chunker = Chunker(limits=ReadingLimits(), counter=None, executor=executor)
+    request = ConfigRequest(strategy=Strategy.CODE, size=size, minimum=min(minimum, size))
+    source = SourceDocument(content=FILES[name], filename=name)
+    chunked = asyncio.run(chunker.chunk(source, request, deadline=None))
+    check_laws(chunked)
+    spans = [(each.piece.start, each.piece.end) for each in chunked.chunks]
+    for commented, start, end in functions(name):
+        begin = commented if end - commented <= size - 32 else start
+        if end - begin <= size:
+            assert any(first <= begin and end <= last for first, last in spans), chunked.document.text[start:end]
+
+
+@given(name=st.sampled_from(PARSED), size=st.integers(20, 3_000), minimum=st.sampled_from([0, 0, 200, 1_000]))
+@example(name="checkout_main.go", size=1_500, minimum=500)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_function_that_fits_is_cut(executor: Executor, name: str, size: int, minimum: int) -> None:
+    check_functions(executor, name, size, minimum)
+
+
+COMMENTED = [
+    (
+        "main.go",
+        "// Run runs. It is\n" * 40 + "func Run() error {\n" + "\tstep()\n" * 30 + "\treturn nil\n}\n",
+        "func Run",
+    ),
+    ("main.py", "# Runs. It is\n" * 40 + "@cache\ndef run():\n" + "    step()\n" * 30, "@cache\ndef run"),
+    (
+        "main.rs",
+        "/// Runs. It is\n" * 40 + "#[inline]\npub fn run() {\n" + "    step();\n" * 30 + "}\n",
+        "#[inline]\npub fn run",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "start"), COMMENTED)
+async def test_a_long_comment_goes_before_the_function_that_it_is_of(
+    chunk: Chunk, name: str, text: str, start: str
+) -> None:
+    chunked = await code(chunk, text, name, size=500)
+    assert texts(chunked)[-1].startswith(start)
+    assert texts(chunked)[-1].count("step()") == 30
+    assert {each.piece.metadata["symbol"].lower() for each in chunked.chunks} == {"run"}
+    assert all("un()" in each.piece.context for each in chunked.chunks[:-1])
+    assert "part" not in chunked.chunks[-1].piece.metadata
