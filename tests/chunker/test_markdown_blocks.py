@@ -13,7 +13,8 @@ WHOLE.core.ruler.enableOnly(["normalize", "block"])
 LINES = st.sampled_from(
     [
         "", "# a", "a", "===", "---", "- b", "  c", "    d", "> e", "```", "~~~~", "1. f", "| g |", "|---|", "<div>",
-        "[h]: i", "\t- j",
+        "[h]: i", "\t- j", "* k", "2) l", "   - m", "      n", "- - o", "-", "## C# ##", "***", "<!-- p", "-->", "a|b",
+        "-|-", "- > q", "- [r]: s", "``` t", "--", "   ", "\u00a0", "<pre>", "10. u",
     ]
 )  # fmt: skip
 
@@ -21,6 +22,29 @@ LINES = st.sampled_from(
 def outermost(text: str) -> list[tuple[str, list[int] | None]]:
     """Type and lines of the outermost blocks, by the library's own loop."""
     return [(token.type, token.map) for token in WHOLE.parse(text) if token.level == 0 and token.nesting >= 0]
+
+
+def insides(text: str) -> list[list[tuple[str, list[int], int]]]:
+    """What stands in each outermost block, by the library's own loop: type, lines and level. Tables are one thing."""
+    blocks: list[list[tuple[str, list[int], int]]] = []
+    for token in WHOLE.parse(text):
+        if token.map is None or token.nesting < 0 or token.type == "inline" or token.type[:2] in {"tr", "th", "tb"}:
+            continue
+        if token.level == 0:
+            blocks.append([])
+        blocks[-1].append((token.type.replace("table_open", commonmark.TABLE), token.map, token.level))
+    return blocks
+
+
+def found_insides(text: str) -> list[list[tuple[str, list[int] | None, int]]]:
+    return [
+        [
+            (token.type, token.map, token.level)
+            for token in tokens
+            if token.map is not None and token.nesting >= 0 and token.type != "inline"
+        ]
+        for tokens in parse_blocks(text)
+    ]
 
 
 def found(text: str) -> list[tuple[str, list[int] | None]]:
@@ -35,6 +59,7 @@ def test_real_files(name: str) -> None:
     text = DOCUMENTS[name].decode()
     assert len(found(text)) > 20
     assert found(text) == outermost(text)
+    assert found_insides(text) == insides(text)
 
 
 @given(lines=st.lists(LINES, max_size=14), end=st.sampled_from(["\n", "\r\n", "\r"]))
@@ -42,6 +67,7 @@ def test_real_files(name: str) -> None:
 def test_any_lines(lines: list[str], end: str) -> None:
     text = end.join(lines)
     assert found(text) == outermost(text)
+    assert found_insides(text) == insides(text)
 
 
 def test_what_is_longer_than_a_part_is_parsed_in_parts() -> None:
