@@ -4,6 +4,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import tree_sitter
 
@@ -23,8 +24,10 @@ from kbmesh_chunker.strategies.port import Work
 _SMALL_SHARE = 6
 _TINY_SHARE = 12
 _DEEP_SHARE = 3
+_MEMBER_SHARE = 4
 _CLOSING_CHARACTERS = 64
 _CLOSING = re.compile(r"[\s)\]};,]*(?:(?:end|fi|done|esac|#[ \t]*endif)\b)?[\s)\]};,]*(?:(?://|/\*|#)[^\n]*)?")
+_TOKEN = re.compile(r"\w{1,5}|[^\w\s]")
 _DEEPEST_PATH = 8
 
 
@@ -40,6 +43,8 @@ class Stretch:
     """The one definition that it is, or is a part of."""
     whole: bool = False
     """Whether all of `about`, or of several definitions, is in it."""
+    owner: str = ""
+    """The type that it is of, where it holds several of what stands beside that type."""
     part: int = 0
     """Which part of a definition it is, from 1; 0 where it is not one of several."""
     parts: int = 0
@@ -69,7 +74,7 @@ class Stretches:
     def all(self) -> list[Stretch]:
         """All of the text, in order."""
         found = list(self._scope(0, len(self._text), self._outline.definitions, ()))
-        return self._merge_small(self._merge_stubs(found))
+        return self._merge_small(self._merge_tiny(self._merge_stubs(found)))
 
     def context(self, stretch: Stretch) -> Context:
         """The signatures of what a stretch is in, those that it does not hold itself."""
@@ -95,6 +100,8 @@ class Stretches:
                 longer = self._work.context(*lines, sentence)
                 if longer.text.endswith("\n" + sentence) and longer.text.startswith(context.text):
                     context = longer
+            # Marks, of which signatures have many, are tokens of their own.
+            context = replace(context, tokens=max(context.tokens, len(_TOKEN.findall(context.text))))
             self._contexts[key] = context
         return context
 
@@ -287,21 +294,35 @@ class Stretches:
 
     def _gather(self, found: Sequence[Stretch], path: tuple[Definition, ...]) -> list[Stretch]:
         """Puts small members of a class together, up to the size."""
-        gathered: list[Stretch] = []
+        groups: list[list[Stretch]] = []
         for stretch in found:
-            last = gathered[-1] if gathered else None
+            last = groups[-1] if groups else None
             if (
                 last is not None
-                and not last.parts
-                and not stretch.parts
-                and last.around == path
-                and stretch.around == path
-                and self._fits(last.start, stretch.end, path)
+                and self._are_beside(last[-1], stretch, path)
+                and self._fits(last[0].start, stretch.end, path)
             ):
-                gathered[-1] = _joined(last, stretch)
-            else:
-                gathered.append(stretch)
-        return gathered
+                last.append(stretch)
+                continue
+            groups.append([stretch])
+            if len(groups) > 2:
+                self._balance(groups[-3], groups[-2], path)
+        if len(groups) > 1:
+            self._balance(groups[-2], groups[-1], path)
+        return [reduce(_joined, group) for group in groups]
+
+    def _are_beside(self, first: Stretch, second: Stretch, path: tuple[Definition, ...]) -> bool:
+        return not first.parts and not second.parts and first.around == path and second.around == path
+
+    def _balance(self, first: list[Stretch], second: list[Stretch], path: tuple[Definition, ...]) -> None:
+        """Gives the second of two groups some of the first, where it is small."""
+        while (
+            len(first) > 1
+            and self._are_beside(first[-1], second[0], path)
+            and second[-1].end - first[-1].start <= first[-1].end - first[0].start
+            and self._fits(first[-1].start, second[-1].end, path)
+        ):
+            second.insert(0, first.pop())
 
     def _merge_stubs(self, found: Sequence[Stretch]) -> list[Stretch]:
         """Lets nothing stand alone that is only punctuation, and keeps together what is on one line, as all is in code
@@ -324,6 +345,45 @@ class Stretches:
             stretch.end - stretch.start <= _CLOSING_CHARACTERS
             and substance_end(self._text, stretch.start, stretch.end) is None
         )
+
+    def _merge_tiny(self, found: Sequence[Stretch]) -> list[Stretch]:
+        """Lets no statement stand alone that says little, such as `main();`, and puts what is small and of one type
+        together, where the language has its methods outside it."""
+        merged: list[Stretch] = []
+        for stretch in found:
+            last = merged[-1] if merged else None
+            if last is None or not last.whole or last.around != stretch.around or stretch.parts or last.parts:
+                merged.append(stretch)
+            elif stretch.about is None and not stretch.whole:
+                if (
+                    stretch.end - stretch.start <= self._window // _TINY_SHARE
+                    and not self._is_comment(stretch)
+                    and not self._outline.errors
+                    and self._fits(last.start, stretch.end, last.around)
+                ):
+                    merged[-1] = replace(last, end=stretch.end)
+                else:
+                    merged.append(stretch)
+            elif (
+                self._is_owned(last, stretch)
+                and min(last.end - last.start, stretch.end - stretch.start) <= self._window // _MEMBER_SHARE
+                and self._fits(last.start, stretch.end, last.around)
+            ):
+                owner = _owner(stretch)
+                about = last.about if last.about is not None and last.about.role is not Role.FUNCTION else None
+                merged[-1] = replace(last, end=stretch.end, about=about, owner=owner)
+            else:
+                merged.append(stretch)
+        return merged
+
+    def _is_comment(self, stretch: Stretch) -> bool:
+        """Whether a stretch is one comment, which speaks of what follows."""
+        node = self._outline.root.named_descendant_for_byte_range(stretch.start, stretch.end)
+        return node is not None and node.kind_id in self._syntax.leading
+
+    def _is_owned(self, first: Stretch, second: Stretch) -> bool:
+        """Whether two neighbours are of one type, beside which its methods stand."""
+        return self._syntax.beside and bool(owner := _owner(second)) and _owner(first) == owner
 
     def _merge_small(self, found: list[Stretch]) -> list[Stretch]:
         """Joins what is shorter than the minimum to a neighbour."""
@@ -356,6 +416,14 @@ class Stretches:
 def text_is_plain(text: str) -> bool:
     """Whether every place in a text is between two characters."""
     return text.isascii() and "\r" not in text
+
+
+def _owner(stretch: Stretch) -> str:
+    """The type that a stretch is of."""
+    about = stretch.about
+    if about is None:
+        return stretch.owner
+    return about.name if about.role is not Role.FUNCTION else about.name.rpartition(".")[0]
 
 
 def _window(work: Work) -> int:

@@ -60,6 +60,8 @@ class Syntax:
     """Functions, and what stands around one."""
     separator: str
     """Stands between the names of a definition and of what it is in."""
+    beside: bool
+    """Whether the methods of a type stand beside it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +80,7 @@ class _Rules:
     blocks: str = ""
     others: Mapping[str, Role] = field(default_factory=dict)
     separator: str = "."
+    beside: bool = False
 
 
 _JAVASCRIPT = _Rules(
@@ -97,7 +100,7 @@ _JAVASCRIPT = _Rules(
     comments="comment html_comment",
     leads="decorator",
     blocks="statement_block class_body interface_body enum_body object object_type switch_body switch_case "
-    "array arguments program",
+    "array arguments program jsx_element",
 )
 _C = _Rules(
     functions="function_definition",
@@ -134,6 +137,7 @@ _RULES: Mapping[str, _Rules] = {
         blocks="statement_list field_declaration_list interface_type const_declaration var_declaration literal_value "
         "import_spec_list source_file",
         others={"type_declaration": Role.TYPES},
+        beside=True,
     ),
     "java": _Rules(
         functions="method_declaration=method constructor_declaration=constructor "
@@ -156,6 +160,7 @@ _RULES: Mapping[str, _Rules] = {
         leads="attribute_item",
         blocks="block declaration_list field_declaration_list enum_variant_list match_block field_initializer_list "
         "use_list source_file",
+        beside=True,
     ),
     "c": _C,
     "cpp": _C,
@@ -254,6 +259,7 @@ def syntax_of(language: Language) -> Syntax:
         leading=frozenset(leading),
         functions=frozenset(functions),
         separator=rules.separator,
+        beside=rules.beside,
     )
 
 
