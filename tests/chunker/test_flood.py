@@ -1,6 +1,7 @@
 """More documents than a chunker has room for: it says so, and when to come back, and loses none."""
 
 import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -75,19 +76,18 @@ async def test_one_that_is_larger_than_the_room_is_taken_where_nothing_waits() -
 
 async def test_what_waited_until_its_deadline_leaves_before_it_is_read() -> None:
     now = [0.0]
-    blocked = asyncio.Event()
-    loop = asyncio.get_running_loop()
+    blocked = threading.Event()
     with ThreadPoolExecutor(1) as executor:
         chunker = Chunker(limits=ReadingLimits(), counter=None, executor=executor)
         # The one thread is busy until the deadline has passed.
-        busy = loop.run_in_executor(executor, asyncio.run_coroutine_threadsafe(blocked.wait(), loop).result)
-        # Bytes that are no text: reading them would fail in another way.
-        source = SourceDocument(content=b"\x00")
-        call = asyncio.create_task(chunker.chunk(source, ConfigRequest(), deadline=Deadline.after(1.0, lambda: now[0])))
+        executor.submit(blocked.wait, 60)
+        # Bytes that are no text, too many to be looked at at once: reading them would fail in another way.
+        source = SourceDocument(content=b"\x00" * 1_000_000)
+        deadline = Deadline.after(1.0, lambda: now[0])
+        call = asyncio.create_task(chunker.chunk(source, ConfigRequest(), deadline=deadline))
         await asyncio.sleep(0)
         now[0] = 2.0
         blocked.set()
         with pytest.raises(DeadlineExceeded):
             await call
-        await busy
     assert chunker.admission.waiting_bytes == 0

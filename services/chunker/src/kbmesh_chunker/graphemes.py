@@ -45,14 +45,14 @@ def is_boundary(text: str, position: int, known: int = 0) -> bool:
 def floor(text: str, position: int, known: int = 0) -> int:
     """The last boundary at or before `position`, and at least `known`."""
     if is_boundary(text, position, known):
-        return position if position > known else known
+        return max(known, position)
     return _around(text, position, known)[0]
 
 
 def ceiling(text: str, position: int, known: int = 0) -> int:
     """The first boundary at or after `position`."""
     if is_boundary(text, position, known):
-        return position if position > known else known
+        return max(known, position)
     return _around(text, position, known)[1]
 
 

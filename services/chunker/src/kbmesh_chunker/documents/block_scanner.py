@@ -327,7 +327,10 @@ class BlockScanner:
             self.tokens.append(BlockToken("list_item_open", lines, level + 1))
             outer = self._items.get(line)
             self._items[line] = (offset, begins)
-            if not rest and (line + 1 >= self._end or self._is_empty_item(line + 1)):
+            if width <= 4 and self._is_one_line(line, rest, sign):
+                self.tokens.append(BlockToken("paragraph_open", [line, line + 1], level + 2))
+                after = line + 1
+            elif not rest and (line + 1 >= self._end or self._is_empty_item(line + 1)):
                 after = min(line + 2, self._end)
             else:
                 after = self._blocks(line, first + (width if width <= 4 else 1), indent, level + 2)
@@ -347,6 +350,13 @@ class BlockScanner:
                 break
         token.map[1] = line
         return line
+
+    def _is_one_line(self, line: int, text: str, sign: str) -> bool:
+        """Whether an item is certainly one line of text, as most are: the next item begins right below it."""
+        if line + 1 >= self._end or not text[:1].isalpha() or "|" in text:
+            return False
+        below = self._lines[line + 1]
+        return below[:2] == sign + " " and below[2:3].isalpha()
 
     def _may_define(self, line: int) -> bool:
         """Whether a paragraph may begin with the definition of a link."""

@@ -135,9 +135,12 @@ def _block(text: str, tokens: Sequence[BlockToken | Token], lines: "array[int]")
 def _parts(tokens: Sequence[BlockToken | Token], lines: "array[int]") -> Iterator[tuple[int, int]]:
     """Starts of items, and of paragraphs and the like within them; the deeper, the weaker."""
     outer = tokens[0].level
+    last = -1
     for token in tokens[1:]:
-        if token.map is not None and token.nesting >= 0 and token.type != "inline":
-            yield lines[token.map[0]], 3 if token.level <= outer + 1 else 2 if token.level <= outer + 3 else 1
+        if token.map is not None and token.nesting >= 0 and token.type != "inline" and token.map[0] != last:
+            # Of those that begin on one line the outermost comes first.
+            last = token.map[0]
+            yield lines[last], 3 if token.level <= outer + 1 else 2 if token.level <= outer + 3 else 1
 
 
 def _code_lines(text: str, first: int, last: int, lines: "array[int]") -> Iterator[tuple[int, int]]:
