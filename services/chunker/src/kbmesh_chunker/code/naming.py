@@ -4,8 +4,6 @@ import re
 
 import tree_sitter
 
-from kbmesh_chunker.code.syntax import Role
-
 MAX_NAME = 200
 """Characters of a name that are kept."""
 
@@ -18,12 +16,16 @@ _DECLARATORS = frozenset(
 _RECEIVER_TYPES = frozenset({"user_type", "nullable_type", "parenthesized_type", "function_type"})
 
 
-def name_of(text: str, node: tree_sitter.Node, role: Role, kind: str) -> str:
-    """The name by which a definition is known; empty where it has none."""
+def name_of(text: str, node: tree_sitter.Node, *, simply: bool = False) -> str:
+    """The name by which a definition is known; empty where it has none. Quicker where it is known to be named
+    `simply`, as most are."""
+    if simply:
+        named = node.child_by_field_name("name")
+        return _text(text, named).strip("\"'`") if named is not None else ""
     node_type = node.type
     if node_type == "impl_item":
         return _without_arguments(_text(text, node.child_by_field_name("type")))
-    if node_type == "singleton_class" or kind == "companion":
+    if node_type in {"singleton_class", "companion_object"}:
         return ""
     named = node.child_by_field_name("name")
     if node_type == "method_declaration" and (receiver := node.child_by_field_name("receiver")) is not None:
@@ -71,8 +73,9 @@ def assigned_name(written: str) -> str:
 def _text(text: str, node: tree_sitter.Node | None) -> str:
     if node is None:
         return ""
-    written = text[node.start_byte : min(node.end_byte, node.start_byte + 4 * MAX_NAME)]
-    return (" ".join(written.split()) if not written.isalnum() else written)[:MAX_NAME]
+    start = node.start_byte
+    written = text[start : min(node.end_byte, start + 4 * MAX_NAME)]
+    return written[:MAX_NAME] if written.isidentifier() else " ".join(written.split())[:MAX_NAME]
 
 
 def _without_arguments(name: str) -> str:

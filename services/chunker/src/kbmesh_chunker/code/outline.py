@@ -79,7 +79,13 @@ class Outline:
             begin = lead if lead >= 0 and lines < 2 else start
             lead = -1
             before = len(found)
-            found.extend(self._understand(node, meaning, begin, path, depth, in_class))
+            if role is Role.FUNCTION or role is Role.CLASS:
+                if (definition := self._defined(node, node, meaning, begin, path, depth, in_class)) is not None:
+                    found.append(definition)
+                elif role is Role.FUNCTION:
+                    found.extend(self._scan(node, path, depth - 1, in_class=in_class))
+            else:
+                found.extend(self._understand(node, meaning, begin, path, depth, in_class))
             previous_end = end
             if len(found) > before and found[-1].end == end:
                 closed = _TRAILING.match(text, end, end + 64)
@@ -119,32 +125,53 @@ class Outline:
         name: str | None = None,
         members: list[Definition] | None = None,
     ) -> Iterator[Definition]:
+        """A definition, or what is defined in a function without a name; see `_defined`."""
+        definition = self._defined(outer, inner, meaning, begin, path, depth, in_class, name, members)
+        if definition is not None:
+            yield definition
+        elif meaning.role is Role.FUNCTION:
+            yield from self._scan(inner, path, depth - 1, in_class=in_class)
+
+    def _defined(
+        self,
+        outer: tree_sitter.Node,
+        inner: tree_sitter.Node,
+        meaning: Meaning,
+        begin: int,
+        path: str,
+        depth: int,
+        in_class: bool,
+        name: str | None = None,
+        members: list[Definition] | None = None,
+    ) -> Definition | None:
         """A definition: `outer` is all of it, `inner` has its name and its body. `members` are given where they were
-        looked for before."""
+        looked for before. None where it defines nothing, as a function without a name."""
         role, kind = meaning.role, meaning.kind
         if name is None:
-            name = name_of(self._text, inner, role, "companion" if inner.type == "companion_object" else kind)
+            name = name_of(self._text, inner, simply=meaning.named_simply)
         if not name and role is Role.FUNCTION:
-            yield from self._scan(inner, path, depth - 1, in_class=in_class)
-            return
+            return None
         if role is Role.CLASS and inner.type.endswith("_specifier") and inner.child_by_field_name("body") is None:
             # `struct A` alone names a type that is defined elsewhere.
-            return
+            return None
         if role is Role.FUNCTION and kind == "function" and in_class:
             kind = "method"
         if role is Role.SPACE and body_of(inner) is None:
-            return
+            return None
         symbol = path
         if name:
             symbol = f"{path}{self._syntax.separator}{name}" if path else name
+        start, end = outer.start_byte, outer.end_byte
+        if self._text[end - 1 : end].isspace():
+            end = start + len(self._text[start:end].rstrip())
         definition = Definition(
             role=role,
             kind=kind,
             name=name,
             symbol=symbol if name else "",
             start=begin,
-            end=outer.start_byte + len(self._text[outer.start_byte : outer.end_byte].rstrip()),
-            head=inner.start_byte if outer.type == "decorated_definition" else outer.start_byte,
+            end=end,
+            head=inner.start_byte if outer is not inner and outer.type == "decorated_definition" else start,
             node=outer,
             holder=inner,
         )
@@ -156,7 +183,7 @@ class Outline:
             definition.inner = members or []
         elif role is Role.ALIAS:
             definition.opened = True
-        yield definition
+        return definition
 
     def _unwrap(
         self, outer: tree_sitter.Node, begin: int, path: str, depth: int, in_class: bool
@@ -181,7 +208,7 @@ class Outline:
             return
         match meaning.role:
             case Role.FUNCTION | Role.CLASS | Role.SPACE | Role.ALIAS:
-                name = name_of(self._text, node, meaning.role, meaning.kind)
+                name = name_of(self._text, node)
                 unnamed = "default" if outer.type == "export_statement" else ""
                 yield from self._define(outer, node, meaning, begin, path, depth, in_class, name=name or unnamed)
             case Role.VALUE:
@@ -293,7 +320,7 @@ class Outline:
                 value = next(
                     (child for child in node.named_children if child.type in {"getter", "lambda_literal"}), None
                 )
-                return (name_of(text, node, Role.FUNCTION, "property"), value) if value is not None else ("", None)
+                return (name_of(text, node), value) if value is not None else ("", None)
             case _:
                 named = (
                     node.child_by_field_name("property")

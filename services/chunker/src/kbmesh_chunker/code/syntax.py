@@ -45,6 +45,8 @@ class Meaning:
     role: Role
     kind: str = ""
     """Of a definition, for people: "function", "class"."""
+    named_simply: bool = False
+    """Whether its name is that of its node."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +216,15 @@ _RULES: Mapping[str, _Rules] = {
 }
 
 
+_NAMED_OTHERWISE = frozenset(
+    {"impl_item", "singleton_class", "companion_object", "method_declaration", "singleton_method",
+     "function_definition", "function_declaration", "property_declaration", "destructor_declaration",
+     "indexer_declaration", "operator_declaration", "conversion_operator_declaration", "secondary_constructor",
+     "type_alias", "type_alias_statement"}
+)  # fmt: skip
+"""Nodes that do not simply have a name."""
+
+
 @cache
 def syntax_of(language: Language) -> Syntax:
     """What the nodes of a language that has a grammar mean."""
@@ -233,7 +244,12 @@ def syntax_of(language: Language) -> Syntax:
     ):
         for entry in listed.split():
             node_type, _, kind = entry.partition("=")
-            named[node_type] = Meaning(role=role, kind=kind or ("function" if role is Role.FUNCTION else ""))
+            # The functions of Python are what C has another grammar for.
+            simply = node_type not in _NAMED_OTHERWISE or (
+                language.name == "python" and node_type == "function_definition"
+            )
+            kind = kind or ("function" if role is Role.FUNCTION else "")
+            named[node_type] = Meaning(role=role, kind=kind, named_simply=simply)
     for node_type, role in rules.others.items():
         named[node_type] = Meaning(role=role)
     named["ERROR"] = Meaning(role=Role.ERROR)
