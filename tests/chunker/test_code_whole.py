@@ -20,6 +20,7 @@ from kbmesh_chunker.code.syntax import Role, syntax_of
 from kbmesh_chunker.config import ConfigRequest, Strategy
 from kbmesh_chunker.documents.reading import ReadingLimits
 from kbmesh_chunker.documents.source import SourceDocument
+from kbmesh_rpc.errors import Cancelled, Reason
 
 LANGUAGES = {"java": "java", "tsx": "tsx", "cs": "csharp", "go": "go", "py": "python", "php": "php", "kt": "kotlin",
              "rs": "rust", "cpp": "cpp", "ts": "typescript"}  # fmt: skip
@@ -92,3 +93,44 @@ async def test_a_long_comment_goes_before_the_function_that_it_is_of(
     assert {each.piece.metadata["symbol"].lower() for each in chunked.chunks} == {"run"}
     assert all("un()" in each.piece.context for each in chunked.chunks[:-1])
     assert "part" not in chunked.chunks[-1].piece.metadata
+
+
+async def test_garbage_after_good_code_is_cut_between_lines(chunk: Chunk) -> None:
+    good = "def good(value):\n    return value\n\n\n" * 600
+    garbage = "?)}]%$ = ( ) def ,, :: 3x <<< ]]\n" * 17_000
+    chunked = await code(chunk, good + garbage, "main.py")
+    assert [warning.reason for warning in chunked.warnings] == [Reason.DOCUMENT_UNREADABLE]
+    assert {each.piece.metadata["fallback"] for each in chunked.chunks} == {"lines"}
+
+
+def test_parsing_stops_when_the_caller_has_gone() -> None:
+    calls = 0
+
+    def checkpoint() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise Cancelled
+
+    language = language_by_name("python")
+    assert language is not None
+    with pytest.raises(Cancelled):
+        parse("def good(value):\n    return value\n\n\n" * 2_000, language, checkpoint)
+    assert calls == 3
+
+
+async def test_what_is_tiny_stands_with_what_is_before_it(chunk: Chunk) -> None:
+    text = "import a from 'a';\n\nfunction main() {\n  run();\n}\n\nmain();\n\nfunction other() {\n  stop();\n}\n"
+    chunked = await code(chunk, text, "main.js")
+    assert [each.piece.type for each in chunked.chunks] == ["statements", "definition", "definition"]
+    assert texts(chunked)[1].startswith("function main")
+    assert texts(chunked)[1].endswith("main();")
+    assert chunked.chunks[1].piece.metadata["symbol"] == "main"
+
+
+async def test_the_small_methods_of_a_type_stand_together(chunk: Chunk) -> None:
+    text = "package a\n\n" + "".join(f"func (s *Shop) Get{name}() int {{ return 1 }}\n\n" for name in "ABC")
+    chunked = await code(chunk, text + "func Free() int { return 2 }\n", "a.go")
+    assert [each.piece.metadata.get("symbols") for each in chunked.chunks] == [
+        None, "Shop.GetA, Shop.GetB, Shop.GetC", "Free",
+    ]  # fmt: skip

@@ -28,9 +28,11 @@ _MOST_BROKEN = 0.35
 _PRESSED = 1024 * 1024
 _LONG_LINE = 5000
 _ERROR_EVERY = 512
-_SAMPLE = 64 * 1024
-"""Characters at the start of a long file by which it is found out whether parsing all of it is worth it: the parser
+_SAMPLE = 16 * 1024
+"""Characters of each sample of a long file by which it is found out whether parsing all of it is worth it: the parser
 takes ten times as long over what is not code."""
+_SAMPLE_EVERY = 256 * 1024
+_MOST_SAMPLES = 8
 
 
 class Code:
@@ -66,7 +68,7 @@ def cut_code(work: Work) -> list[Piece]:
         what = f"the definitions of {name} are not known" if name else "the language of the code is not known"
         _warn(work, Reason.FEATURE_UNSUPPORTED, f"{what}; it was cut between lines", name)
         return _by_lines(work, name)
-    if not _starts_broken(work, text, language):
+    if not _samples_broken(work, text, language):
         outline = _outline(work, text, language) if not _is_pressed(text) else None
         if outline is None:
             message = "parsing it would take too long; it was cut between lines"
@@ -106,13 +108,25 @@ def _is_pressed(text: str) -> bool:
     return len(text) > _PRESSED and len(text) > _LONG_LINE * text.count("\n")
 
 
-def _starts_broken(work: Work, text: str, language: Language) -> bool:
-    """Whether the start of a long text shows that parsing the rest is of no use."""
-    if len(text) <= 4 * _SAMPLE:
+def _samples_broken(work: Work, text: str, language: Language) -> bool:
+    """Whether samples of a long text show that parsing all of it is of no use: its start, or two of the others. One may
+    lie in a long string."""
+    if len(text) <= _SAMPLE_EVERY:
         return False
-    outline = _outline(work, text[:_SAMPLE], language)
+    if _is_sample_broken(work, text[:_SAMPLE], language):
+        return True
+    count = min(_MOST_SAMPLES, len(text) // _SAMPLE_EVERY)
+    broken = 0
+    for number in range(1, count + 1):
+        start = text.find("\n", number * (len(text) - _SAMPLE) // count) + 1
+        broken += _is_sample_broken(work, text[start : start + _SAMPLE], language)
+    return broken > 1
+
+
+def _is_sample_broken(work: Work, sample: str, language: Language) -> bool:
+    outline = _outline(work, sample, language)
     # A definition or a string that the sample cuts in two is one error, however long.
-    return outline is not None and len(outline.errors) > _SAMPLE // _ERROR_EVERY and _is_broken(outline, _SAMPLE)
+    return outline is not None and len(outline.errors) > _SAMPLE // _ERROR_EVERY and _is_broken(outline, len(sample))
 
 
 def _is_broken(outline: Outline, length: int) -> bool:
