@@ -16,6 +16,7 @@ from kbmesh_chunker import graphemes
 from kbmesh_chunker.blank import last_substance, next_start, skip_blank, stretches, substance_end, trim_end
 from kbmesh_chunker.breaks import NO_BREAKS, Breaks
 from kbmesh_chunker.measure import Measure, TokenMeasure
+from kbmesh_chunker.plain_steps import PUNCTUATION_TAIL, PlainStep, plain_steps
 from kbmesh_chunker.sentences import Script, script_of, sentence_ends, sentence_ends_backwards
 
 _LAST_SPACE = regex.compile(r"(?r)\s")
@@ -23,7 +24,6 @@ _FIRST_SPACE = regex.compile(r"\s")
 _LAST_MARK = regex.compile(r"(?r)(?<=[,;:|>)\]}，、；：،؛）」』】/\\=&?+\-])")
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 _INSIDE_WORD = regex.compile(rf"(?V1)(?<=[\w--[{_UNSPACED}]])(?=[\w--[{_UNSPACED}]])")
-_PUNCTUATION_TAIL = 256
 _LOOKAHEAD = 1_024
 
 
@@ -136,10 +136,16 @@ class Cutter:
         With a `reach`, of which more text follows, only those windows that no text after `reach` could change.
         """
         text, ahead = self.text, self.ahead
+        plain = self._plain_step
         while position < end:
             self.checkpoint()
             if reach is not None and position + ahead > reach:
                 return
+            step = plain(position, fresh, end) if plain is not None else None
+            if step is not None and (reach is None or step.fresh + ahead <= reach):
+                yield step
+                position, fresh = step.following, step.fresh
+                continue
             if position == fresh and text[position].isspace():
                 visible = skip_blank(text, position, end)
                 if self._furthest(position, context_tokens) <= visible:
@@ -173,6 +179,11 @@ class Cutter:
                 following = self._with_a_letter(window, closing, rest, run, context_tokens)
             yield Step(position, closing, following, rest)
             position, fresh = following, rest
+
+    @cached_property
+    def _plain_step(self) -> PlainStep | None:
+        """A shorter way to the windows of `steps` that most texts are made of; None where there is none."""
+        return plain_steps(self, Step, self._script)
 
     def _window(self, start: int, fresh: int, end: int, context_tokens: Callable[[int], int]) -> _Window:
         text = self.text
@@ -248,7 +259,7 @@ class Cutter:
         """Whether what is left after a window is too little for a window of its own."""
         if rest >= end:
             return True
-        if end - rest <= _PUNCTUATION_TAIL and substance_end(self.text, rest, end) is None:
+        if end - rest <= PUNCTUATION_TAIL and substance_end(self.text, rest, end) is None:
             return True
         if self.measure.length(rest, end) >= self.limits.minimum:
             return False

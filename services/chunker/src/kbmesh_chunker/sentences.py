@@ -61,7 +61,7 @@ def script_of(text: str) -> Script:
         wide = text.encode("utf-16-le", "surrogatepass")
         if (b"\x0e" in wide or b"\x17" in wide) and _UNMARKED.search(text):
             return ANY_SCRIPT
-    marks = "".join(mark for mark in _MARKS if mark in text) or "."
+    marks = "".join(mark for mark in (".!?" if text.isascii() else _MARKS) if mark in text) or "."
     return Script(marks=marks, candidate=re.compile(rf"[{re.escape(marks)}]+[{_CLOSERS}]*"))
 
 

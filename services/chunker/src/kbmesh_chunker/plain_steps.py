@@ -1,0 +1,109 @@
+"""A shorter way to the windows that most texts are made of.
+
+Where windows are counted in characters and begin and end among letters below U+0300, most of what the cutter asks has
+one answer. The windows are those that the cutter finds; whatever is not so plain is left to it.
+"""
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kbmesh_chunker.blank import next_start, skip_blank, trim_end
+from kbmesh_chunker.measure import CharacterMeasure
+from kbmesh_chunker.sentences import Script, sentence_ends, sentence_ends_backwards
+
+if TYPE_CHECKING:
+    from kbmesh_chunker.cutter import Cutter, Step
+
+PUNCTUATION_TAIL = 256
+"""A rest of the text that is shorter may be punctuation alone."""
+_WORD = re.compile("[A-Za-z0-9]")
+_SPACE = re.compile(r"\s")
+_JOINING = "\u0300"
+"""From here on there are characters that join those before them."""
+
+PlainStep = Callable[[int, int, int], "Step | None"]
+"""(start, start of the new text, end of the text) to the window and its follower; None where it is not plain."""
+
+
+def plain_steps(cutter: "Cutter", step: "type[Step]", script: Script) -> PlainStep | None:
+    """The shorter way for a cutter; None where it has a limit in tokens, or its measure is not characters."""
+    if cutter.cap is not None or not isinstance(cutter.measure, CharacterMeasure):
+        return None
+    text, breaks, limits = cutter.text, cutter.breaks, cutter.limits
+    size, overlap, minimum = limits.size, limits.overlap, limits.minimum
+    structured = breaks.any_within(0, len(text))
+    rest_at_least = max(minimum, PUNCTUATION_TAIL + 1)
+
+    def by_structure(start: int, fresh: int, end: int) -> "Step | None":
+        limit, lowest = start + size, start + minimum
+        if limit >= end or start != fresh:
+            return None
+        word = _WORD.search(text, start, limit)
+        if word is None or word.end() > max(lowest, start + 1):
+            return None
+        cut = breaks.strongest(max(lowest, start + 1), limit)
+        if cut is None or end - cut < rest_at_least or text[cut] >= _JOINING or text[cut - 1] != "\n":
+            return None
+        rest = next_start(text, cut, end) if text[cut].isspace() else cut
+        if _WORD.search(text, rest, min(end, rest + size)) is None:
+            return None
+        return step(start, trim_end(text, start, cut), rest, rest)
+
+    def by_sentence(start: int, fresh: int, end: int) -> "Step | None":
+        limit = start + size
+        if limit >= end or text[fresh].isspace() or not _parted(text, limit) or breaks.sealed(limit):
+            return None
+        lowest = start + minimum
+        if start < fresh:
+            lowest = max(lowest, fresh + (limit - fresh) // 2)
+        lowest = min(max(lowest, fresh + 1), limit)
+        word = _WORD.search(text, fresh, limit)
+        if word is None or word.end() > lowest:
+            return None
+        cut = next(sentence_ends_backwards(text, max(lowest, start + size // 2), limit, script), None)
+        if cut is None or not _parted(text, cut) or breaks.sealed(cut):
+            return None
+        rest = _next_word(text, cut) or next_start(text, cut, end)
+        if end - rest < rest_at_least or _WORD.search(text, rest, min(end, rest + size)) is None:
+            return None
+        following = rest if not overlap else overlapping(start, cut, rest)
+        return step(start, cut, following, rest) if following else None
+
+    def overlapping(start: int, cut: int, rest: int) -> int:
+        """Where the next window starts within the end of this one; 0 where that is not plain."""
+        earliest = max(start + 1, cut - overlap)
+        if earliest >= cut or not _parted(text, earliest):
+            return 0
+        following = cut
+        for sentence in sentence_ends(text, max(start, earliest - 4), cut, script):
+            if sentence >= cut:
+                break
+            if not _parted(text, sentence):
+                return 0
+            following = _next_word(text, sentence) or skip_blank(text, sentence, cut)
+            if earliest <= following < cut:
+                break
+            following = cut
+        if following >= cut:
+            space = _SPACE.search(text, earliest, cut)
+            if space is None or not _parted(text, space.start()):
+                return 0
+            following = _next_word(text, space.start()) or skip_blank(text, space.start(), cut)
+        plain = rest < following + size and _parted(text, rest + 1) and not text[rest].isspace()
+        return following if plain and _WORD.search(text, following, cut) is not None else 0
+
+    if structured:
+        return by_structure if not overlap else None
+    return by_sentence
+
+
+def _next_word(text: str, position: int) -> int:
+    """Where the word begins that a single space parts from `position`; 0 where there is none."""
+    return position + 1 if text[position] == " " and text[position + 1].isalnum() else 0
+
+
+def _parted(text: str, position: int) -> bool:
+    """Whether two characters end and begin at `position` without a doubt."""
+    before, after = text[position - 1], text[position]
+    return before < _JOINING and after < _JOINING and not (before == "\r" and after == "\n")
