@@ -2,6 +2,7 @@
 
 import base64
 import quopri
+from collections.abc import Callable
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
@@ -91,7 +92,15 @@ class TestHeader:
             pytest.param("=?utf-8?Q?Lee=2C_Ana?= <ana@example.com>", '"Lee, Ana" <ana@example.com>', id="EML-17"),
             pytest.param('"Lee, Ana" <ana@example.com>', '"Lee, Ana" <ana@example.com>', id="quoted"),
             pytest.param("ana@example.com (Ana Lee)", "Ana Lee <ana@example.com>", id="comment"),
-            pytest.param("Team: a@example.com, b@example.com;", "Team, a@example.com, b@example.com", id="group"),
+            pytest.param("Team: a@example.com, b@example.com;", "a@example.com, b@example.com", id="group"),
+            pytest.param("A: a@x.org;, B: b@x.org;, c@x.org", "a@x.org, b@x.org, c@x.org", id="groups"),
+            pytest.param("undisclosed-recipients:;", "undisclosed-recipients", id="empty group"),
+            pytest.param("undisclosed-recipients:", "undisclosed-recipients", id="unclosed empty group"),
+            pytest.param("Ana <ana@x.org> <mailto:ana@x.org>", "Ana <ana@x.org>", id="address and link"),
+            pytest.param("Ana <ana@x.org<mailto:ana@x.org>>", "Ana <ana@x.org>", id="link within the address"),
+            pytest.param("ana@x.org <mailto:ana@x.org>, b@x.org", "ana@x.org, b@x.org", id="bare address and link"),
+            pytest.param("Ana [mailto:ana@x.org]", "Ana <ana@x.org>", id="link in brackets"),
+            pytest.param("Ana <mailto:ana@x.org>", "Ana <ana@x.org>", id="link alone"),
             pytest.param('"ana@example.com" <ana@example.com>', "ana@example.com", id="address twice"),
             pytest.param("Ana Lee", "Ana Lee", id="no address"),
             pytest.param('"Ana <ana@example.com>', None, id="unclosed quote"),
@@ -136,6 +145,12 @@ class TestHeader:
         [
             ("Tue, 4 Mar 2025 10:00:00 -0000", "2025-03-04T10:00:00+00:00"),
             ("4 Mar 25 10:00 EST", "2025-03-04T10:00:00-05:00"),
+            ("2025-03-04T10:00:00Z", "2025-03-04T10:00:00+00:00"),
+            ("2025-03-04 10:00:00 +0100", "2025-03-04T10:00:00+01:00"),
+            ("2025-03-04t9:00:00.123-05:00", "2025-03-04T09:00:00-05:00"),
+            ("2025/3/4 10:00", "2025-03-04T10:00:00+00:00"),
+            ("2025-03-04", "2025-03-04"),
+            ("2025-13-04T10:00:00Z", None),
             ("yesterday", None),
             ("Tue, 99 Mar 2025 99:00:00 +9999", None),
         ],
@@ -151,7 +166,21 @@ class TestHeader:
         assert len(mail.main.chunk_metadata["to"]) <= 1_000
         assert len(mail.metadata["to"]) > 100_000
 
-    @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+    @pytest.mark.parametrize("content", [str, str.encode])
+    async def test_a_blank_before_the_colon(self, chunk: Chunk, content: Callable[[str], str | bytes]) -> None:
+        written = content("From : a@example.com\nSubject : s\n\nText\n")
+        for options in ({}, {"filename": "mail.eml"}, {"filename": "mails.mbox"}):
+            chunked = await chunk(written, **options)
+            assert chunked.document.title == "s"
+            assert chunked.chunks[0].piece.metadata["from"] == "a@example.com"
+
+    async def test_line_ends_that_were_converted_twice(self, chunk: Chunk) -> None:
+        written = b"From: a@example.com\r\r\nSubject: s\r\r\n\r\r\nFirst\r\r\nSecond\r\r\n"
+        for options in ({}, {"filename": "mail.eml"}):
+            chunked = await chunk(written, **options)
+            assert (chunked.document.title, chunked.document.text) == ("s", "First\nSecond")
+
+    @pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\r\r\n"])
     @pytest.mark.parametrize("before", ["", "\ufeff", "\n\n", "From a@example.com Tue Mar  4 10:00:00 2025\n"])
     def test_line_ends_and_what_stands_before(self, before: str, end: str) -> None:
         written = f"{before}From: a@example.com\nSubject: one\n two\n\nFirst\n\nSecond\n".replace("\n", end)
@@ -234,6 +263,7 @@ class TestText:
         header = "Content-Transfer-Encoding: quoted-printable\r\nContent-Type: text/plain; charset=utf-8"
         assert body_of(header, quopri.encodestring("Größe=x und mehr".encode() * 10)).startswith("Größe=x und mehr")
         assert body_of(header, b"100=% of =ZZ and a soft=\r\n break") == "100=% of =ZZ and a soft break"
+        assert body_of(header, b"lan=  \r\nger and so=\t\r\n on= ") == "langer and so on"
 
     def test_unknown_transfer_encoding(self) -> None:
         mail = read_mail("From: a@x.org\nContent-Transfer-Encoding: x-odd\n\nWords\n")

@@ -75,6 +75,37 @@ def test_postmarks(postmark: str) -> None:
     assert texts(read_mailbox(mail * 2)) == ["Text", "Text"]
 
 
+DATED = "From b@example.com Tue Mar  4 11:00:00 2025\n"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    "postmark",
+    [DATED, "From - Tue Mar 04 11:00:00 2025\n", "From b at example.com  Tue, 4 Mar 2025 11:00:00 +0000\n"],
+)
+def test_a_postmark_without_a_blank_line_before_it(postmark: str, end: str) -> None:
+    second = f"{postmark}From: b@example.com\nSubject: two\n\nSecond\n"
+    content = message(1, "First").rstrip("\n") + "\n" + second
+    assert texts(read_mailbox(content.replace("\n", end).encode())) == ["First", "Second"]
+    parts = "--X\nContent-Type: text/plain\n\nFirst\n--X--\n"
+    content = message(1, parts, "Content-Type: multipart/mixed; boundary=X\n").rstrip("\n") + "\n" + second
+    assert texts(read_mailbox(content.replace("\n", end).encode())) == ["First", "Second"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"See:\n{DATED}was the last line.",
+        f"See:\n{DATED}Note: one field\nis no header.",
+        f"> {DATED}> From: b@example.com\n> Subject: two",
+        "See:\nFrom 10:00 on\nFrom: the start\nTo: the end",
+        "See:\nFrom b@example.com\nFrom: b@example.com\nSubject: two",
+    ],
+)
+def test_what_looks_like_a_postmark_within_a_paragraph(text: str) -> None:
+    assert texts(read_mailbox(message(1, text) + message(2, "Next"))) == [text, "Next"]
+
+
 @pytest.mark.parametrize(
     ("written", "meant"),
     [(">From the start", "From the start"), (">>From the start", ">From the start"), ("> From me", "> From me")],

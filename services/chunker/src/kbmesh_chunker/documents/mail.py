@@ -69,10 +69,16 @@ def read_pasted_mail(source: SourceDocument, reading: Reading) -> Sequence[TextD
 def mail_bytes(content: str | bytes) -> tuple[bytes, bool]:
     """A mail as bytes, and whether it was decoded before it came."""
     if isinstance(content, str):
-        return content.encode("utf-8", "replace"), True
+        return _with_line_ends(content.encode("utf-8", "replace")), True
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return content.decode("utf-16", "replace").encode("utf-8", "replace"), True
-    return content, False
+        return _with_line_ends(content.decode("utf-16", "replace").encode("utf-8", "replace")), True
+    return _with_line_ends(content), False
+
+
+def _with_line_ends(data: bytes) -> bytes:
+    """A mail whose line ends were converted twice has a CR too many in each."""
+    end = data.find(b"\n")
+    return data.replace(b"\r\r\n", b"\r\n") if data[max(0, end - 2) : end] == b"\r\r" else data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +162,8 @@ def _documents(
     text, context = content.text, header.lines
     sections = find_sections(text)
     if not is_visible(text):
-        lines = [*(header.lines or header.all_lines), *([f"Attachments: {names}"] if names else [])]
+        repeated = [line for line in header.all_lines if line.startswith("Subject:")][1:]
+        lines = [*(header.lines or header.all_lines), *repeated, *([f"Attachments: {names}"] if names else [])]
         text, context = "\n".join(lines), ()
         sections = find_sections(text, quotes=False)
     if not is_visible(text) and not attached:

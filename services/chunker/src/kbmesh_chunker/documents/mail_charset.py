@@ -125,7 +125,8 @@ def _decode(data: bytes, charset: str) -> CharsetText:
         problem = f"{undecoded} bytes are not UTF-8 and were read as windows-1252"
         return CharsetText(text=text.translate(_WESTERN_ESCAPED), problem=unknown or problem)
     text = data.decode("latin-1").translate(_WESTERN_BYTES)
-    return CharsetText(text=text, problem=unknown or "it names no charset and was read as windows-1252")
+    says = "it is not the utf-8 that it says" if codec else "it names no charset"
+    return CharsetText(text=text, problem=unknown or f"{says} and was read as windows-1252")
 
 
 def _decode_wrong(data: bytes, codec: str) -> CharsetText:

@@ -18,7 +18,7 @@ _FIELD = re.compile(rb"([!-9;-~]{1,100})[ \t]*:")
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 _BLANK_LINES = re.compile(rb"(?:[ \t]*(?:\r\n|\r|\n))+")
 _BLANK_LINE = re.compile(rb"[ \t]*(?:\r\n|\r|\n)")
-_POSTMARK = re.compile(rb">?From [^\r\n]*(?:\r\n|\r|\n)")
+_POSTMARK = re.compile(rb">?From (?![ \t]*:)[^\r\n]*(?:\r\n|\r|\n)")
 _COMMON = """
     from to cc bcc subject date message-id received return-path reply-to sender in-reply-to references mime-version
     content-type content-transfer-encoding content-disposition content-id content-description content-language

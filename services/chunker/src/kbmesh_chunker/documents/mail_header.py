@@ -4,6 +4,7 @@ RFC 5322, 2047 and 2231, and what mail programs write instead. Nothing here rais
 """
 
 import binascii
+import datetime
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,13 @@ _ADDRESS_TOKEN = re.compile(
     r"(?P<angle><[^<>]{0,2000}>)|(?P<comment>\((?:[^()\\]|\\.){0,2000}\))|(?P<mark>[,;:])|(?P<space>\s+)|"
     r'(?P<other>[^\s,;:<("=]+|.)',
     re.DOTALL,
+)
+# A link that a mail program wrote behind the address, which says it once more, or instead of it.
+_LINK = re.compile(r"(@[^\s<>@,;]{1,255}>?)[ \t]?<mailto:[^<>]{0,2000}>", re.IGNORECASE)
+_BRACKETED_LINK = re.compile(r"\[mailto:([^\[\]<>]{1,2000})\]", re.IGNORECASE)
+_ISO_DATE = re.compile(
+    r"(\d{4})[-/](\d\d?)[-/](\d\d?)"
+    r"(?:[T ]+(\d\d?:\d\d(?::\d\d)?)(?:[.,]\d{1,9})?[ ]?(Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)?)?"
 )
 _NEEDS_QUOTES = re.compile(r'[,;:<>@"()\[\]\\]')
 _MESSAGE_ID = re.compile(r"<([^<>\s]{1,1000})>")
@@ -145,27 +153,34 @@ def _join_sections(sections: Sequence[tuple[str, bool]]) -> str:
 
 def parse_addresses(value: str) -> list[Address]:
     """The mailboxes of a field such as From. Taken apart before encoded words are decoded, for these hide commas."""
+    value = _BRACKETED_LINK.sub(r"<\1>", value) if "[mailto:" in value else _LINK.sub(r"\1", value)
     return [address for parts in _mailboxes(value) if (address := _address(parts)) is not None]
 
 
 def _mailboxes(value: str) -> Iterator[list[tuple[str, str]]]:
     parts: list[tuple[str, str]] = []
+    group: list[tuple[str, str]] = []
     for found in _ADDRESS_TOKEN.finditer(value):
         kind, written = str(found.lastgroup), found.group()
         if kind == "mark" and written in ",;":
-            yield parts
+            told = any(held != "space" for held, _ in parts)
+            if told or written == ";":
+                # A group without members is told by its name.
+                yield parts if told else group
+                group = []
             parts = []
         elif kind == "mark" and not any(held == "angle" or "@" in text for held, text in parts):
             # The name of a group (RFC 5322, 3.4).
-            yield parts
+            group = parts
             parts = []
         else:
             parts.append((kind, written))
-    yield parts
+    yield parts if any(held != "space" for held, _ in parts) else group
 
 
 def _address(parts: Sequence[tuple[str, str]]) -> Address | None:
-    angle = next((text[1:-1] for kind, text in reversed(parts) if kind == "angle"), None)
+    angles = [text[1:-1].removeprefix("mailto:") for kind, text in reversed(parts) if kind == "angle"]
+    angle = next((text for text in angles if "@" in text), angles[0] if angles else None)
     comment = next((text[1:-1] for kind, text in parts if kind == "comment"), "")
     words = "".join(
         _ESCAPE.sub(r"\1", text[1:-1]) if kind == "quoted" else text
@@ -189,9 +204,22 @@ def _address(parts: Sequence[tuple[str, str]]) -> Address | None:
 
 
 def parse_date(value: str) -> str:
-    """A date as ISO 8601 with its offset; empty where it is none that is known. `-0000` is UTC (RFC 5322, 3.3)."""
+    """A date as ISO 8601 with its offset; empty where it is none that is known. `-0000` is UTC (RFC 5322, 3.3).
+
+    A date without a time stays one.
+    """
+    value = clean(value)[:200]
+    iso = _ISO_DATE.fullmatch(value.upper())
     try:
-        date = parsedate_to_datetime(clean(value)[:200])
+        if iso is not None:
+            year, month, day, time, offset = iso.groups()
+            written = f"{year}-{int(month):02}-{int(day):02}"
+            if time is None:
+                return datetime.date.fromisoformat(written).isoformat()
+            zone = "+00:00" if offset in {None, "Z", "UTC", "GMT"} else offset
+            hour, minutes = time.split(":", 1)
+            return datetime.datetime.fromisoformat(f"{written}T{int(hour):02}:{minutes}{zone}").isoformat()
+        date = parsedate_to_datetime(value)
         return date.isoformat() if date.tzinfo is not None else f"{date.isoformat()}+00:00"
     except (ValueError, TypeError, IndexError, OverflowError, AttributeError):
         return ""

@@ -19,8 +19,15 @@ from kbmesh_chunker.documents.source import (
 _POSTMARK = re.compile(
     rb"From (?:[^\r\n]{0,300}?\d{1,2}:\d\d[^\r\n]{0,100}|[^\s@]{1,200}@[^\s@]{1,200}[ \t]*|-[ \t]*)(?:\r\n|\n)"
 )
+# What no author writes by chance: the whole date that a mail program puts there (RFC 4155, appendix A).
+_DATED_POSTMARK = re.compile(
+    rb"From [^\r\n]{0,300}?\b(?:mon|tue|wed|thu|fri|sat|sun),? +"
+    rb"(?:[a-z]{3} +\d{1,2}|\d{1,2} +[a-z]{3}),?(?: +\d{4})? +\d{1,2}:\d\d[^\r\n]{0,100}(?:\r\n|\n)",
+    re.IGNORECASE,
+)
+_ANY_FIELD = re.compile(rb"[^\r\n]*(?:\r\n|\n)(?:[ \t][^\r\n]*(?:\r\n|\n)){0,100}[!-9;-~]{1,100}[ \t]*:")
 _FIELD = re.compile(
-    rb"(?:>?From [^\r\n]*(?:\r\n|\n))?"
+    rb"(?:>?From (?![ \t]*:)[^\r\n]*(?:\r\n|\n))?"
     rb"(?:from|to|cc|subject|date|message-id|received|return-path|reply-to|sender|mime-version|content-[a-z-]+|"
     rb"delivered-to|status|x-[!-9;-~]{1,80}|list-[a-z-]+|in-reply-to|references|resent-[a-z-]+|dkim-signature|"
     rb"authentication-results|envelope-to|delivery-date|path|newsgroups|organization|user-agent|importance|"
@@ -81,14 +88,17 @@ def _next_postmark(data: bytes, position: int) -> int | None:
 
 
 def _is_postmark(data: bytes, position: int) -> bool:
-    """Whether a mail begins here: after a blank line, with a postmark, and fields below it."""
+    """Whether a mail begins here: after a blank line, with a postmark, and a field below it.
+
+    Some programs write no blank line: then the postmark has a whole date, and two fields or more below it.
+    """
     before = data[max(0, position - 4) : position]
-    if position > 3 and not before.endswith((b"\n\n", b"\n\r\n")):
+    parted = before.endswith((b"\n\n", b"\n\r\n")) or (position <= 3 and not before.strip(b"\r\n\xef\xbb\xbf"))
+    if not parted and not before.endswith(b"\n"):
         return False
-    if position <= 3 and before.strip(b"\r\n\xef\xbb\xbf"):
-        return False
-    postmark = _POSTMARK.match(data, position)
-    return postmark is not None and _FIELD.match(data, postmark.end()) is not None
+    postmark = (_POSTMARK if parted else _DATED_POSTMARK).match(data, position)
+    field = _FIELD.match(data, postmark.end()) if postmark is not None else None
+    return field is not None and (parted or _ANY_FIELD.match(data, field.end()) is not None)
 
 
 def _by_length(data: bytes, start: int) -> int | None:

@@ -112,7 +112,7 @@ _SNIFFED = 4096
 _HEADING_LINE = re.compile(r"^#{1,6}[ \t]+\S", re.MULTILINE)
 _MARKDOWN_SIGN = re.compile(r"^(?:```|~~~|\|[ \t]*:?-{3,}|(?:[-*+]|\d+\.)[ \t]+\S)|\[[^\]\n]{1,80}\]\(", re.MULTILINE)
 _POSTMARK = re.compile(r"From [^\r\n]{1,300}\d:\d\d[^\r\n]{0,100}\r?\n")
-_FIELD = re.compile(r"([!-9;-~]{1,80}):")
+_FIELD = re.compile(r"([!-9;-~]{1,80})[ \t]{0,4}:")
 _SENT_BY = frozenset({"from", "received", "return-path", "message-id", "delivered-to"})
 _MAIL_FIELDS = _SENT_BY | {
     "to", "cc", "subject", "date", "mime-version", "content-type", "reply-to", "sender", "in-reply-to", "references",
@@ -205,7 +205,8 @@ def _mail_type(head: str) -> str:
     postmark = _POSTMARK.match(head)
     start = postmark.end() if postmark else 0
     known: set[str] = set()
-    for line in head[start : start + 4 * _SNIFFED].splitlines()[:_MAX_HEADER_LINES]:
+    # Line ends that were converted twice have a CR too many.
+    for line in head[start : start + 4 * _SNIFFED].replace("\r\r\n", "\n").splitlines()[:_MAX_HEADER_LINES]:
         if not line.strip():
             break
         found = _FIELD.match(line)
@@ -239,18 +240,25 @@ _SLACK_START = re.compile(r'\s*(?:\[\s*\{|\{\s*")')
 _SLACK_LIST = re.compile(r'"(?:messages|channels)"\s{0,8}:\s{0,8}\[|\}[ \t]*\r?\n\s*\{')
 _SLACK_SIGNS = (
     re.compile(r'"ts"\s{0,8}:\s{0,8}"?\d{1,12}[".,\s}]'),
-    re.compile(r'"(?:text|blocks|attachments|files)"\s{0,8}:'),
-    re.compile(r'"(?:user|bot_id|username|subtype)"\s{0,8}:\s{0,8}"'),
+    re.compile(r'"(?:text|blocks|attachments|files|deleted_ts)"\s{0,8}:'),
 )
+_SLACK_MESSAGE = re.compile(
+    r'"(?:user|bot_id|username|subtype)"\s{0,8}:\s{0,8}"|"(?:thread_ts|deleted_ts)"\s{0,8}:|"messages"\s{0,8}:\s{0,8}\['
+    r'|"type"\s{0,8}:\s{0,8}"message"'
+)
+_SLACK_DAY = re.compile(r"[/\\]\d{4}-\d{2}-\d{2}\.json", re.IGNORECASE)
 
 
-def is_slack_export(text: str) -> bool:
-    """Whether a text looks like JSON of Slack's messages: a list, an object that has one, or one message a line.
+def is_slack_export(text: str, filename: str = "") -> bool:
+    """Whether a text looks like JSON of Slack's messages: a list, an object that has one, or one message a line. In a
+    file that is named as a day of a channel messages need say less.
 
     Parsing it has the last word.
     """
     start = _SLACK_START.match(text.lstrip("\ufeff"))
     if start is None or not all(sign.search(text) for sign in _SLACK_SIGNS):
+        return False
+    if _SLACK_MESSAGE.search(text) is None and _SLACK_DAY.search(filename) is None:
         return False
     return "[" in start.group() or _SLACK_LIST.search(text) is not None
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 _NOT_BASE64 = re.compile(rb"[^A-Za-z0-9+/=\s]|[A-Za-z0-9+/=][ \t]+[A-Za-z0-9+/=]")
 _FOREIGN = re.compile(rb"[^A-Za-z0-9+/=]+")
+# Relays pad lines; the blanks are no text (RFC 2045, 6.7, rule 3).
+_PADDED_SOFT_BREAK = re.compile(rb"=[ \t]+(?=[\r\n]|\Z)")
 _BEGIN = re.compile(r"^begin(?:-base64)? (?:0?[0-7]{3}) (\S[^\r\n]{0,200})(?:\r\n|\r|\n)", re.MULTILINE)
 _LINE = re.compile(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
 
@@ -33,7 +35,7 @@ def undo_transfer_encoding(data: bytes, encoding: str, *, is_text: bool) -> Tran
     if name == "base64":
         return _from_base64(data, is_text=is_text)
     if name == "quotedprintable":
-        return TransferDecoded(data=binascii.a2b_qp(data))
+        return TransferDecoded(data=binascii.a2b_qp(_PADDED_SOFT_BREAK.sub(b"=", data)))
     if name in {"uuencode", "xuuencode", "uue", "xuue"}:
         for block in uuencoded_blocks(data.decode("latin-1")):
             return TransferDecoded(data=block.data)
