@@ -8,6 +8,8 @@ from typing import Any
 
 from kbmesh_chunker.chunking import ChunkedDocument, Chunker
 from kbmesh_chunker.config import ConfigRequest, Strategy
+from kbmesh_chunker.documents.media_type import type_by_name
+from kbmesh_chunker.documents.reader import TEXT_READERS
 from kbmesh_chunker.documents.reading import ReadingLimits
 from kbmesh_chunker.documents.source import SourceDocument
 
@@ -21,7 +23,7 @@ JOBS: dict[Strategy, tuple[Kind, ...]] = {
     Strategy.CODE: (Kind.CODE,),
 }
 """The files that each strategy is measured on."""
-_MEDIA_TYPES = {Strategy.FIXED: "text/plain", Strategy.SEMANTIC: "text/plain", Strategy.DOCUMENT: "text/markdown"}
+_MEDIA_TYPES = {Strategy.SEMANTIC: "text/plain", Strategy.DOCUMENT: "text/markdown"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +84,10 @@ class KbmeshSplitter:
         media_type = _MEDIA_TYPES.get(strategy, "")
 
         def split(file: CorpusFile) -> ChunkedDocument:
-            source = SourceDocument(content=file.text, media_type=media_type, filename="" if media_type else file.name)
+            # All cut the text as it stands: what has a reader of its own is plain text here.
+            read = type_by_name(file.name) in TEXT_READERS or file.name.endswith(".json")
+            kind = media_type or ("text/plain" if read else "")
+            source = SourceDocument(content=file.text, media_type=kind, filename="" if kind else file.name)
             return self._runner.run(self._chunker.chunk(source, request, deadline=None))
 
         def cuts(chunked: ChunkedDocument) -> list[Cut]:

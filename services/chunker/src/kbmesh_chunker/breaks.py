@@ -76,6 +76,11 @@ class Breaks:
         index = bisect_left(self._positions, lowest)
         return index < len(self._positions) and self._positions[index] <= highest
 
+    def at(self, position: int) -> bool:
+        """Whether there is a break at `position`."""
+        index = bisect_left(self._positions, position)
+        return index < len(self._positions) and self._positions[index] == position
+
     def sealed(self, position: int) -> bool:
         """Whether a seal forbids a cut at `position`."""
         return self.sealing and self.seal_start(position) < position

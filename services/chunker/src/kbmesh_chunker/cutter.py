@@ -17,7 +17,7 @@ from kbmesh_chunker.blank import last_substance, next_start, skip_blank, stretch
 from kbmesh_chunker.breaks import NO_BREAKS, Breaks
 from kbmesh_chunker.measure import Measure, TokenMeasure
 from kbmesh_chunker.plain_steps import PUNCTUATION_TAIL, PlainStep, plain_steps
-from kbmesh_chunker.sentences import Script, script_of, sentence_ends, sentence_ends_backwards
+from kbmesh_chunker.sentences import SENTENCE_CLOSERS, Script, script_of, sentence_ends, sentence_ends_backwards
 
 _LAST_SPACE = regex.compile(r"(?r)\s")
 _FIRST_SPACE = regex.compile(r"\s")
@@ -343,7 +343,8 @@ class Cutter:
         earliest = graphemes.ceiling(text, earliest, window.start)
         if earliest >= closing:
             return rest
-        start = self._overlap_start(window.start, earliest, closing)
+        whole = text[closing - 1] in SENTENCE_CLOSERS or self.breaks.at(rest)
+        start = self._overlap_start(window.start, earliest, closing, whole=whole)
         if not window.start < start < closing or substance_end(text, start, closing) is None:
             return rest
         # An overlap that leaves no room for a new character is no overlap.
@@ -351,7 +352,8 @@ class Cutter:
         limit = self._furthest(start, context_tokens)
         return start if limit > visible and limit >= graphemes.ceiling(text, visible + 1, visible) else rest
 
-    def _overlap_start(self, known: int, earliest: int, closing: int) -> int:
+    def _overlap_start(self, known: int, earliest: int, closing: int, *, whole: bool) -> int:
+        """At a sentence or line; after a window that ends in the middle of something (not `whole`) also at a word."""
         text = self.text
         line = self.breaks.first(earliest, closing - 1)
         if line is not None and not graphemes.is_boundary(text, line, known):
@@ -364,6 +366,8 @@ class Cutter:
                 return start if line is None or start <= line else skip_blank(text, line, closing)
         if line is not None:
             return skip_blank(text, line, closing)
+        if whole:
+            return closing
         space = _FIRST_SPACE.search(text, earliest, closing)
         if space is not None and graphemes.is_boundary(text, space.start(), earliest):
             return skip_blank(text, space.start(), closing)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 PUNCTUATION_TAIL = 256
 """A rest of the text that is shorter may be punctuation alone."""
 _WORD = re.compile("[A-Za-z0-9]")
-_SPACE = re.compile(r"\s")
 _JOINING = "\u0300"
 """From here on there are characters that join those before them."""
 
@@ -86,10 +85,8 @@ def plain_steps(cutter: "Cutter", step: "type[Step]", script: Script) -> PlainSt
                 break
             following = cut
         if following >= cut:
-            space = _SPACE.search(text, earliest, cut)
-            if space is None or not _parted(text, space.start()):
-                return 0
-            following = _next_word(text, space.start()) or skip_blank(text, space.start(), cut)
+            # What ends with a sentence repeats whole ones or nothing.
+            return rest
         plain = rest < following + size and _parted(text, rest + 1) and not text[rest].isspace()
         return following if plain and _WORD.search(text, following, cut) is not None else 0
 

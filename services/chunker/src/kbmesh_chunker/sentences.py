@@ -15,6 +15,8 @@ _CLOSED_MARKS = frozenset("。！？｡．﹒﹖﹗")
 _MARKS = _SPACED_MARKS + "".join(sorted(_CLOSED_MARKS))
 _CLOSERS = r"""\"'”’»›)\]}」』】〉》〕）］｝»"""
 _MARKS_AND_CLOSERS = _CLOSED_MARKS | frozenset(_SPACED_MARKS + "\"'”’»›)]}」』】〉》〕）］｝")
+SENTENCE_CLOSERS = _MARKS_AND_CLOSERS
+"""What a sentence ends with: its mark, or what closes after it."""
 _THAI = "\u0e01-\u0e5b"
 _LAO_KHMER = "\u0e81-\u0edf\u1780-\u17ff"
 _MARKED = rf"[{re.escape(_SPACED_MARKS)}{''.join(sorted(_CLOSED_MARKS))}]+[{_CLOSERS}]*"

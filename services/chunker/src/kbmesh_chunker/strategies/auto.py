@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from kbmesh_chunker.config import Strategy
+from kbmesh_chunker.documents.delimited import CSV, TSV
 from kbmesh_chunker.documents.media_type import MAIL, PLAIN
 from kbmesh_chunker.documents.source import Grammar, HeadingLayout, TextDocument
 from kbmesh_chunker.strategies.registry import STRATEGIES
@@ -37,7 +38,9 @@ def choose(document: TextDocument) -> Choice:
     if (
         media_type in {PLAIN, MAIL, "application/mbox", "text/x-rst", "text/asciidoc"}
         or document.pages is not None
-        or document.context
+        or (document.context and document.media_type not in {CSV, TSV})
     ):
         return Choice(strategy=Strategy.SEMANTIC, reason=f"{media_type} has paragraphs to gather")
+    if media_type in {CSV, TSV}:
+        return Choice(strategy=Strategy.FIXED, reason=f"{media_type} is cut between its rows")
     return Choice(strategy=Strategy.FIXED, reason=f"{media_type} has no structure that is followed")

@@ -8,8 +8,10 @@ from kbmesh_chunker.breaks import Breaks
 from kbmesh_chunker.config import CHARACTER_SIZES, Options, Sizes, Strategy
 from kbmesh_chunker.piece import Piece
 from kbmesh_chunker.strategies.port import ANY_GRAMMAR, Work
+from kbmesh_chunker.strategies.rows import Rows
 
-_HEADING_AND_NEXT = re.compile(r"#(?<!##)#{0,5}[ \t][^\r\n]{0,200}\r?\n\s*")
+_HEADING_AND_NEXT = re.compile(r"#{1,6}[ \t][^\r\n]{0,200}\r?\n\s*")
+_LINE_END = re.compile(r"[\r\n]")
 _HEADING_LINE = 256
 """A line that begins like a heading is shorter, or is none."""
 
@@ -41,10 +43,11 @@ def cut_fixed(work: Work) -> list[Piece]:
     seals: list[tuple[int, int]] = []
     for start, end in stretches(text, 0, len(text)):
         seals += find_seals(text, start, trim_end(text, start, end))
-    cutter = work.cutter(Breaks(seals=seals))
+    rows = Rows(work.document)
+    cutter = work.cutter(Breaks(rows.breaks, seals, rows.solids))
     context = work.context()
     return [
-        Piece(start=start, end=end, type="fixed", context=context.text)
+        Piece(start=start, end=end, type="fixed", context=rows.context(work, start, context).text)
         for start, end in cutter.cut(0, len(text), context.at)
     ]
 
@@ -52,9 +55,20 @@ def cut_fixed(work: Work) -> list[Piece]:
 def find_seals(text: str, start: int, end: int) -> list[tuple[int, int]]:
     """What holds lines of text[start:end] that begin like a heading to what follows, whatever the text is."""
     seals = []
-    for found in _HEADING_AND_NEXT.finditer(text, start, end):
-        before = text[max(0, found.start() - 4) : found.start()]
+    sign = text.find("#", start, end)
+    while sign >= 0:
+        before = text[max(start, sign - 4) : sign]
         line = len(before) - len(before.rstrip(" \t"))
+        following = sign + 1
         if line < 4 and (line == len(before) or before[-1 - line] in "\r\n"):
-            seals.append((found.start() - line, found.end()))
+            found = _HEADING_AND_NEXT.match(text, sign, end)
+            if found is not None:
+                seals.append((sign - line, found.end()))
+                following = found.end()
+        elif (line_end := _LINE_END.search(text, sign, end)) is None:
+            break
+        else:
+            # One look at a line is enough, however many signs it has.
+            following = line_end.end()
+        sign = text.find("#", following, end)
     return seals

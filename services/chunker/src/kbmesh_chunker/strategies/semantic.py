@@ -14,10 +14,16 @@ from kbmesh_chunker.strategies.port import ANY_GRAMMAR, Work
 MAX_BLANK_LINES = 10
 _LINE_END = r"(?:\r\n|\n|\r(?!\n))"
 _HEADING_CHARACTERS = 100
+_MOST_HEADINGS = 3
+"""Lines one above the other that head a paragraph together, such as a number, a title and a subtitle."""
+_LONG_PARAGRAPH = 800
+"""From so many characters on a paragraph is looked into for the items of a list."""
+_NEXT_ITEM = 1
 _NEXT_PARAGRAPH = 2
 _PARAGRAPH_END = 16
 _ATX = re.compile(r"[ \t]{0,3}#{1,6}(?:[ \t]|$)")
 _SETEXT = re.compile(r"[^\n]*\S[^\n]*\n[ \t]{0,3}(?:=+|-+)[ \t]*$")
+_ITEM_LINE = re.compile(r"^[ \t]*(?:[-*+•·]|\d+[.)])[ \t]", re.MULTILINE)
 _ITEM = re.compile(r"[ \t]*(?:[-*+•·>|]|\d+[.)][ \t])")
 _BOLD = re.compile(r"[ \t]{0,3}(?:\*\*(?=\S)[^*\n]*[^*\s]\*\*|__(?=\S)[^_\n]*[^_\s]__)[:：]?")
 _NUMBERED = re.compile(r"[ \t]{0,3}\d{1,3}(?:\.\d{1,3})*[.)]?[ \t]+(?=\S)")
@@ -81,27 +87,38 @@ def find_paragraphs(
     breaks: list[tuple[int, int]],
     seals: list[tuple[int, int]],
 ) -> tuple[int, int]:
-    """Adds the breaks and seals of text[start:end]. Gives the starts of its last two paragraphs."""
-    before = previous = start
+    """Adds the breaks and seals of text[start:end]. Gives the start of its fourth last paragraph and of its last."""
+    recent = [start] * (_MOST_HEADINGS + 1)
     previous_end = start
     previous_heads = previous_marked = previous_leads = False
+    headings = 0
     for first, last in _paragraphs(text, start, end, blank_lines):
         opens = text[first] in "# \t" and _ATX.match(text, first, last) is not None
         marked = headlike = False
         if last - first <= 2 * _HEADING_CHARACTERS:
             marked, headlike = _heading(text, first, last, opens)
         breaks.append((first, PARTING if opens or marked else _NEXT_PARAGRAPH))
+        if last - first > _LONG_PARAGRAPH:
+            breaks.extend((item.start(), _NEXT_ITEM) for item in _ITEM_LINE.finditer(text, first + 1, last))
+        previous = recent[-1]
         heads = previous_marked or (previous_heads and not headlike and not opens and not marked)
         # Numbered lines one after the other are a list.
         if heads and not (_ITEM.match(text, previous, previous_end) and _ITEM.match(text, first, last)):
-            seals.append((previous, first))
+            # Of many short lines only the last can be meant as a heading.
+            above = headings if headings <= _MOST_HEADINGS and not previous_marked else 1
+            seals.append((recent[-above], first))
         elif previous_leads:
             seals.append((previous_end - 1, first))
-        before, previous, previous_end = previous, first, last
-        previous_marked, previous_heads, previous_leads = marked, headlike, text[last - 1] in _LEADS_ON or (
-            text[last - 1].isspace() and text[max(first, last - 8) : last].rstrip().endswith(_LEADS_ON)
+        headings = headings + 1 if headlike and not marked else 0
+        recent = [*recent[1:], first]
+        previous_end = last
+        previous_marked, previous_heads, previous_leads = (
+            marked,
+            headlike,
+            text[last - 1] in _LEADS_ON
+            or (text[last - 1].isspace() and text[max(first, last - 8) : last].rstrip().endswith(_LEADS_ON)),
         )
-    return before, previous
+    return recent[0], recent[-1]
 
 
 def _paragraphs(text: str, start: int, end: int, blank_lines: int) -> Iterator[tuple[int, int]]:
