@@ -282,3 +282,24 @@ async def test_a_server_reads_pdf_and_ends_its_processes() -> None:
         response = await stub.Chunk(pb.ChunkRequest(document=pb.Document(data=buffer.getvalue())), timeout=60)
     assert [chunk.text for chunk in response.chunks] == ["read in another process"]
     assert list(response.chunks[0].pages) == [1]
+
+
+@one_loop
+async def test_a_process_that_is_ended_while_the_server_warms_up_is_started_again(
+    executor: Executor, tmp_path: Path
+) -> None:
+    """The first one that starts is gone at once."""
+    marker = tmp_path / "started"
+    script = f'if [ -e "{marker}" ]; then exec "$@"; else : > "{marker}"; kill -9 $$; fi'
+    reader = ReadingProcesses(
+        limits=ReadingLimits(),
+        processes=1,
+        memory_bytes=GIBIBYTE,
+        executor=executor,
+        command=("/bin/sh", "-c", script, "sh", *FAULTY),
+    )
+    try:
+        await reader.start()
+        assert await text_of(reader, GOOD) == "ok"
+    finally:
+        await reader.close()

@@ -37,6 +37,7 @@ WORKER_COMMAND = (sys.executable, "-P", "-m", reading_worker.__name__)
 START_SECONDS = 60.0
 _ANSWERING_SECONDS = 1.0
 """How much longer than its limit a worker may take to say itself that the limit was reached."""
+_MORE_STARTS = 2
 _LARGE = 256 * 1024
 
 
@@ -169,11 +170,17 @@ class ReadingProcesses:
         return [place.worker.pid for place in self._places if place.worker is not None]
 
     async def start(self) -> None:
-        """Starts all processes, so that no document waits for that. Raises DependencyUnavailable."""
-        results = await asyncio.gather(*(self._fill(place) for place in self._places), return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
+        """Starts all processes, so that no document waits for that. Raises DependencyUnavailable where one does not
+        start, whatever is tried."""
+        for last in [*[False] * _MORE_STARTS, True]:
+            results = await asyncio.gather(*(self._fill(place) for place in self._places), return_exceptions=True)
+            failures = [result for result in results if isinstance(result, BaseException)]
+            if not failures:
+                return
+            if last or not isinstance(failures[0], DependencyUnavailable):
+                raise failures[0]
+            # Somebody may have ended it; that is no reason to serve nobody.
+            logger.warning("a reading process did not start", error=failures[0].message)
 
     async def read(self, source: SourceDocument, *, deadline: Deadline | None) -> ExtractedDocument:
         """Raises what `read` raises and DeadlineExceeded; DocumentUnreadable where a process died of the document."""
