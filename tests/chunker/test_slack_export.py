@@ -9,7 +9,7 @@ from chunker.laws import check_laws
 from chunker.slack_files import CHANNELS, EXPORT, USERS, reading, real_export, said, zipped
 from kbmesh_chunker.config import Strategy
 from kbmesh_chunker.documents.source import SourceType
-from kbmesh_rpc.errors import DocumentEmpty, DocumentTooLarge, DocumentUnreadable, KbmeshError, UnsupportedMediaType
+from kbmesh_rpc.errors import DocumentTooLarge, DocumentUnreadable, KbmeshError, Reason, UnsupportedMediaType
 
 DAYS: dict[str, Any] = {
     "users.json": USERS,
@@ -121,12 +121,19 @@ def test_what_holds_no_messages_is_named() -> None:
     assert "canvas.json" in warning.message
 
 
-def test_an_empty_channel_is_no_text_and_an_empty_export_is_an_error() -> None:
+def test_an_empty_channel_is_no_text_and_an_empty_export_is_an_empty_text() -> None:
     joined = said("1.1", "<@U1> has joined the channel", subtype="channel_join")
     assert titles({**DAYS, "channels.json": [*CHANNELS, {"id": "C3", "name": "void"}]}) == ["#ops", "#random"]
     for days in ({}, {"ops/2016-01-14.json": []}, {"ops/2016-01-14.json": [joined]}):
-        with pytest.raises(DocumentEmpty):
-            reading(zipped({"users.json": USERS, "channels.json": CHANNELS, **days}))
+        document = reading(zipped({"users.json": USERS, "channels.json": CHANNELS, **days}))
+        assert document.text == ""
+        assert [warning.reason for warning in document.warnings] == [Reason.CONTENT_LEFT_OUT]
+
+
+def test_an_export_that_could_not_be_read_is_not_an_empty_one() -> None:
+    """What was said before stays: nobody can tell that it was taken back."""
+    with pytest.raises(DocumentUnreadable):
+        reading(zipped({"users.json": USERS, "channels.json": CHANNELS, "ops/2016-01-14.json": b"{"}))
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,8 @@ class Chunker:
             deadline=progress.deadline,
             made_with=made_with.__setitem__,
         )
-        pieces = await find(config.strategy).cut(work)
+        # What holds nothing, as a channel whose messages are gone, is no work for a strategy.
+        pieces = await find(config.strategy).cut(work) if document.text else ()
         counted, count_warnings = await self._count(config, document, pieces, tokens, progress)
         warnings.extend(count_warnings)
         most = tokens.max_tokens if tokens is not None and work.cap is not None else None

@@ -236,7 +236,8 @@ def source_type_of(media_type: str, filename: str, text: str) -> SourceType:
     return SourceType.FILE if filename else SourceType.GENERIC
 
 
-_SLACK_START = re.compile(r'\s*(?:\[\s*\{|\{\s*")')
+# A list may begin with what is no message.
+_SLACK_START = re.compile(r'\s*(?:\[\s*(?:\{|(?:null|\d{1,20}|"[^"\n]{0,200}"|\[\s{0,8}\])\s*,)|\{\s*")')
 _SLACK_LIST = re.compile(r'"(?:messages|channels)"\s{0,8}:\s{0,8}\[|\}[ \t]*\r?\n\s*\{')
 _SLACK_SIGNS = (
     re.compile(r'"ts"\s{0,8}:\s{0,8}"?\d{1,12}[".,\s}]'),

@@ -40,6 +40,7 @@ from kbmesh_chunker.documents.slack import read_slack_archive, read_slack_json, 
 from kbmesh_chunker.documents.source import (
     ExtractedDocument,
     Grammar,
+    SlackLayout,
     SourceDocument,
     TextDocument,
     Warning,  # noqa: A004 - the contract's name
@@ -48,6 +49,8 @@ from kbmesh_chunker.documents.source import (
 
 _MAGIC_BYTES = 4096
 _HEAD = 65_536
+_MARK = "\ufeff"
+"""A byte-order mark, of a text whose bytes somebody decoded without a thought of it."""
 _OFFICE_PART = b"[Content_Types].xml"
 _PARSERS = ("kbmesh_chunker.documents.pdf", "kbmesh_chunker.documents.docx")
 """Modules that pull in libraries, which readers import only when they are needed."""
@@ -104,9 +107,20 @@ def check_size(actual: int, limit: int) -> None:
 def read(source: SourceDocument, *, limits: ReadingLimits) -> ExtractedDocument:
     """Reads a document. Raises DocumentTooLarge, DocumentEmpty, DocumentUnreadable or UnsupportedMediaType."""
     documents = read_documents(source, Reading.begin(read_documents, limits))
-    if not any(is_visible(document.text) for document in documents):
+    kept = [document for document in documents if is_visible(document.text)]
+    # What was read and holds nothing is no error: it takes the place of what it held before.
+    kept = kept or [document for document in documents if _was_emptied(document)][:1]
+    if not kept:
         raise DocumentEmpty
-    return join_parts([document for document in documents if is_visible(document.text)])
+    blank = [document for document in documents if not is_visible(document.text) and document is not kept[0]]
+    left_out = [warning for document in blank for warning in document.warnings]
+    if left_out:
+        kept[0] = replace(kept[0], warnings=(*kept[0].warnings, *left_out))
+    return join_parts(kept)
+
+
+def _was_emptied(document: TextDocument) -> bool:
+    return isinstance(document.layout, SlackLayout) and not document.layout.messages
 
 
 def parsed_type(source: SourceDocument) -> str:
@@ -121,10 +135,12 @@ def parsed_type(source: SourceDocument) -> str:
     media_type = parse_media_type(source.media_type).media_type or type_by_name(source.filename)
     if binary or media_type in BINARY_READERS:
         return binary or media_type
-    if is_slack_export(head):
+    if is_slack_export(head, source.filename):
         return JSON
     media_type = media_type or type_by_content(head)
     if media_type in TEXT_READERS:
+        return media_type
+    if source.grammar is Grammar.SLACK:
         return media_type
     return MAIL if source.grammar is Grammar.MAIL else ""
 
@@ -156,16 +172,17 @@ def read_documents(source: SourceDocument, reading: Reading) -> Sequence[TextDoc
     else:
         if media_type and not is_text_type(media_type):
             raise UnsupportedMediaType(media_type)
-        text, warnings = source.content, ()
+        text, warnings = source.content.removeprefix(_MARK), ()
+        source = replace(source, content=text)
         # A code point is one to four bytes, so most texts need no encoding to be seen to be small enough.
         if len(text) * 4 > reading.limits.max_document_bytes:
-            check_size(len(text.encode("utf-8")), reading.limits.max_document_bytes)
+            check_size(len(text.encode("utf-8", "surrogatepass")), reading.limits.max_document_bytes)
         check_text(text, media_type or "text/plain")
     if not is_visible(text):
         raise DocumentEmpty
     media_type = media_type or type_by_content(text)
     reader = TEXT_READERS.get(media_type)
-    if reader is None and media_type in {JSON, JSON_LINES} and is_slack_export(text):
+    if reader is None and media_type in {JSON, JSON_LINES} and is_slack_export(text, source.filename):
         reader = read_slack_json
     elif reader is None and source.grammar is not None and not is_code(media_type):
         reader = GRAMMAR_READERS.get(source.grammar)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kbmesh_rpc.errors import DocumentEmpty, Reason
+from kbmesh_rpc.errors import DocumentUnreadable, Reason
 
 from kbmesh_chunker.documents.archive import open_archive
 from kbmesh_chunker.documents.media_type import JSON_LINES
@@ -40,7 +40,8 @@ _NO_TEXT = re.compile("[\ud800-\udfff\x00]")
 def read_slack_archive(source: SourceDocument, reading: Reading) -> Sequence[TextDocument]:
     """The channels of an export, one after the other.
 
-    Raises UnsupportedMediaType where the archive is none, and DocumentEmpty where no channel has a message.
+    Where no channel has a message, one of no text. Raises UnsupportedMediaType where the archive is no export, and
+    DocumentUnreadable where nothing of it could be read.
     """
     assert isinstance(source.content, bytes)
     export = read_export(open_archive(source.content, reading))
@@ -50,7 +51,7 @@ def read_slack_archive(source: SourceDocument, reading: Reading) -> Sequence[Tex
 def read_slack_json(source: SourceDocument, reading: Reading) -> Sequence[TextDocument]:
     """The channels of which a JSON text holds messages; nothing where it is not of Slack.
 
-    Raises DocumentEmpty where none of the messages has a text.
+    Where none of the messages has a text, or all are deleted, one channel of no text.
     """
     assert isinstance(source.content, str)
     directory = Directory()
@@ -63,9 +64,10 @@ def read_slack_json(source: SourceDocument, reading: Reading) -> Sequence[TextDo
             warnings = (_unread(f"{broken} lines are no JSON and were not read"),)
         if broken > len(value):
             return ()
-    channels = channels_of(value, source.filename, directory)
-    if not channels and isinstance(value, dict) and source.media_type == JSON_LINES:
-        channels = channels_of([value], source.filename, directory)
+    told = source.grammar is Grammar.SLACK
+    channels = channels_of(value, source.filename, directory, told=told)
+    if not channels and isinstance(value, dict) and (told or source.media_type == JSON_LINES):
+        channels = channels_of([value], source.filename, directory, told=told)
     return _write(source, channels, directory, warnings, reading) if channels else ()
 
 
@@ -100,16 +102,57 @@ def _write(
     reading: Reading,
 ) -> Sequence[TextDocument]:
     documents = []
+    gone = LeftOut()
     for channel in channels:
         reading.checkpoint()
         messages, left_out = assemble(channel.messages, directory, reading.checkpoint)
         if messages:
             documents.append(_document(source, channel, messages, left_out, reading))
-        elif left_out.broken:
+            continue
+        gone.add(left_out)
+        if left_out.broken:
             warnings = (*warnings, _unread(f"{channel.title or 'a channel'} holds {left_out.broken} broken messages"))
     if not documents:
-        raise DocumentEmpty
+        if any(warning.reason is Reason.DOCUMENT_UNREADABLE for warning in warnings):
+            # What was said before stays: nobody can tell that it was taken back.
+            raise DocumentUnreadable(source.media_type, warnings[0].message)
+        documents.append(_nothing(source, channels, gone))
     return (replace(documents[0], warnings=(*warnings, *documents[0].warnings)), *documents[1:])
+
+
+def _nothing(source: SourceDocument, channels: Sequence[RawChannel], gone: LeftOut) -> TextDocument:
+    """What was read and says nothing, or nothing any more. It takes the place of what was said before."""
+    named = RawChannel() if len(channels) != 1 else channels[0]
+    counts = _counts(gone)
+    why = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
+    message = f"{_clean(named.title) or 'it'} holds no messages to read" + (f": {why}" if why else "")
+    return TextDocument(
+        text="",
+        media_type=source.media_type,
+        source_type=source.source_type or SourceType.SLACK,
+        grammar=Grammar.SLACK,
+        abreast=True,
+        filename=source.filename,
+        title=_clean(named.title),
+        metadata={**_where(named), "messages": "0", **counts},
+        layout=SlackLayout(channel=_clean(named.name), messages=()),
+        warnings=(Warning(reason=Reason.CONTENT_LEFT_OUT, message=message, metadata=counts),),
+    )
+
+
+def _where(channel: RawChannel) -> dict[str, str]:
+    known = (("channel", _clean(channel.name)), ("channel_id", _clean(channel.identity)))
+    return {key: value for key, value in known if value}
+
+
+def _counts(left_out: LeftOut) -> dict[str, str]:
+    counts = (
+        ("events_left_out", left_out.events),
+        ("deleted_messages", left_out.deleted),
+        ("hidden_messages", left_out.hidden),
+        ("messages_without_text", left_out.silent),
+    )
+    return {key: str(count) for key, count in counts if count}
 
 
 def _document(
@@ -138,12 +181,7 @@ def _document(
         parts.append(text)
         position += len(text) + len(_SEPARATOR)
     name = _clean(channel.name)
-    where = {key: value for key, value in (("channel", name), ("channel_id", _clean(channel.identity))) if value}
-    counts = (
-        ("events_left_out", left_out.events),
-        ("deleted_messages", left_out.deleted),
-        ("hidden_messages", left_out.hidden),
-    )
+    where = _where(channel)
     warnings: tuple[Warning, ...] = ()
     if left_out.broken:
         warnings = (_unread(f"{left_out.broken} entries of {channel.title or 'the messages'} are no messages"),)
@@ -156,7 +194,7 @@ def _document(
         abreast=True,
         filename=source.filename,
         title=_clean(channel.title),
-        metadata={**where, **_described(placed), **{key: str(count) for key, count in counts if count}},
+        metadata={**where, **_described(placed), **_counts(left_out)},
         chunk_metadata=where,
         context=(about,) if about else (),
         layout=SlackLayout(channel=name, messages=tuple(placed)),

@@ -230,4 +230,6 @@ def _text_object(value: Any, directory: Directory) -> str:
 
 
 def _markup(value: Any, directory: Directory) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
     return render_markup(value, directory) if isinstance(value, str) else ""

@@ -8,7 +8,7 @@ from typing import Any
 
 from kbmesh_chunker.documents.slack_directory import Directory, dicts, one_line, string
 from kbmesh_chunker.documents.slack_markup import render_markup
-from kbmesh_chunker.documents.slack_messages import looks_like_message
+from kbmesh_chunker.documents.slack_messages import looks_like_message, may_be_message
 
 _MAX_TOPIC = 300
 _DAY_FILE = re.compile(r"(?:^|/)([^/]+)/\d{4}-\d{2}-\d{2}\.json", re.IGNORECASE)
@@ -90,17 +90,22 @@ def load_lines(text: str) -> tuple[list[Any], int]:
     return values, broken
 
 
-def channels_of(value: Any, filename: str, directory: Directory) -> Sequence[RawChannel]:
+def channels_of(value: Any, filename: str, directory: Directory, *, told: bool = False) -> Sequence[RawChannel]:
     """The channels of which a JSON value holds messages; none where it is nothing of Slack's.
 
     It is a day of an export, an answer of `conversations.history` or `conversations.replies`, an object with the
     messages and what belongs to them, or several of these under "channels".
+    Where it was `told` that it is of Slack, also events that hold a message each, and lists without any.
     """
     folder = _DAY_FILE.search(filename.replace("\\", "/"))
     default = RawChannel(name=folder[1] if folder else "")
     result: list[RawChannel] = []
-    for channel, messages in _holders(value, default, directory):
-        if isinstance(messages, list) and is_messages(messages):
+    for channel, messages in _holders(_without_envelopes(value) if told else value, default, directory):
+        if not isinstance(messages, list):
+            continue
+        if is_messages(messages, expected=told or messages is not value or folder is not None) or (
+            told and not messages
+        ):
             result.extend(_by_channel(channel, messages, directory))
     return _merged(result)
 
@@ -138,8 +143,21 @@ def _merged(channels: Sequence[RawChannel]) -> Sequence[RawChannel]:
     return tuple(merged.values())
 
 
-def is_messages(values: Sequence[Any]) -> bool:
-    """Whether a list holds messages of Slack."""
+def _without_envelopes(value: Any) -> Any:
+    """Messages without the event that brought each of them (https://docs.slack.dev/apis/events-api)."""
+    if isinstance(value, list):
+        return [_message_of_event(member) for member in value]
+    return _message_of_event(value)
+
+
+def _message_of_event(value: Any) -> Any:
+    return value["event"] if isinstance(value, dict) and isinstance(value.get("event"), dict) else value
+
+
+def is_messages(values: Sequence[Any], *, expected: bool = False) -> bool:
+    """Whether a list holds messages of Slack. Where they are `expected` one is enough."""
+    if expected:
+        return any(map(may_be_message, values))
     objects = [value for value in values if isinstance(value, dict)]
     if not objects:
         return False

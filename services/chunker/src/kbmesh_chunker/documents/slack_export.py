@@ -126,9 +126,10 @@ def _with_messages(channel: RawChannel, files: Sequence[str], loader: _Loader) -
             continue
         if isinstance(value, dict) and isinstance(value.get("messages"), list):
             value = value["messages"]
-        if isinstance(value, list) and (not value or is_messages(value)):
+        is_day = DAY_FILE.fullmatch(name.rpartition("/")[2]) is not None
+        if isinstance(value, list) and (not value or is_messages(value, expected=is_day)):
             channel.messages.extend(value)
-        elif DAY_FILE.fullmatch(name.rpartition("/")[2]):
+        elif is_day:
             loader.warn(name, f"{name} was not read: it is no list of messages")
         else:
             loader.read.discard(name)

@@ -1,5 +1,6 @@
 """Raw messages of a channel to those that stand there at last: edited, deleted, put in order and into threads."""
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,8 +60,18 @@ class LeftOut:
     deleted: int = 0
     hidden: int = 0
     """What Slack itself does not show."""
+    silent: int = 0
+    """What says nothing, as one whose file is gone."""
     broken: int = 0
     """What stands in a list of messages and is none."""
+
+    def add(self, more: "LeftOut") -> None:
+        """Counts those of another channel too."""
+        self.events += more.events
+        self.deleted += more.deleted
+        self.hidden += more.hidden
+        self.silent += more.silent
+        self.broken += more.broken
 
 
 @dataclass(kw_only=True)
@@ -79,6 +90,8 @@ class _Collected:
     deleted: set[str] = field(default_factory=set)
     threads: dict[str, str] = field(default_factory=dict)
     """The thread of replies that do not name it themselves."""
+    spelled: dict[str, str] = field(default_factory=dict)
+    """How each time is written: as the message of that time has it, else as the first that names it."""
 
 
 def timestamp_of(value: Any) -> str:
@@ -86,6 +99,15 @@ def timestamp_of(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value) if 0 <= value < 10**12 else ""
     return value.strip() if isinstance(value, str) and _TIMESTAMP.fullmatch(value) else ""
+
+
+def _same_time(timestamp: str) -> str:
+    """One spelling of a timestamp, with six digits behind the point as Slack has them: what some tool wrote as a
+    number lost the zeros at its end."""
+    found = _TIMESTAMP.fullmatch(timestamp)
+    if found is None:
+        return ""
+    return f"{found[1]}.{found[2].rstrip('0').ljust(6, '0')}" if found[2] else found[1]
 
 
 def timestamp_order(timestamp: str) -> tuple[int, str]:
@@ -98,14 +120,26 @@ def looks_like_message(value: Any) -> bool:
     """Whether a JSON value is a message of Slack, or an event about one."""
     if not isinstance(value, dict) or not timestamp_of(value.get("ts")):
         return False
-    if value.get("type") == "message":
+    if value.get("type") == "message" or value.get("subtype") == "message_deleted":
         return True
     if isinstance(value.get("message"), dict) and value.get("subtype") == "message_changed":
         return True
-    said = isinstance(value.get("text"), str) or any(
+    by_somebody = any(isinstance(value.get(name), str) for name in ("user", "bot_id", "username", "subtype"))
+    return (by_somebody or bool(timestamp_of(value.get("thread_ts")))) and _says_something(value)
+
+
+def may_be_message(value: Any) -> bool:
+    """Whether a JSON value is a message where only messages of Slack are to be expected: some tools write neither
+    its type nor who wrote it."""
+    return looks_like_message(value) or (
+        isinstance(value, dict) and bool(timestamp_of(value.get("ts"))) and _says_something(value)
+    )
+
+
+def _says_something(value: Raw) -> bool:
+    return value.get("text") is not None or any(
         isinstance(value.get(name), list) for name in ("blocks", "attachments", "files")
     )
-    return said and any(isinstance(value.get(name), str) for name in ("user", "bot_id", "username", "subtype"))
 
 
 def assemble(
@@ -123,7 +157,7 @@ def assemble(
         checkpoint()
         message = version.message
         timestamp = timestamp_of(message.get("ts"))
-        if timestamp in collected.deleted:
+        if _same_time(timestamp) in collected.deleted:
             continue
         # A message without a time stands behind the one before it.
         last = timestamp_order(timestamp) if timestamp else last
@@ -132,6 +166,10 @@ def assemble(
             continue
         shown = _message(message, timestamp, collected, directory)
         if not shown.text:
+            if timestamp or _says_something(message):
+                left_out.silent += 1
+            else:
+                left_out.broken += 1
             continue
         root = timestamp_order(shown.thread) if shown.thread else last
         found.append(((root, shown.thread or _LAST, shown.is_reply, last, version.sequence), shown))
@@ -151,12 +189,12 @@ def _collect(raw: Iterable[Any], directory: Directory, left_out: LeftOut) -> _Co
         inner = value.get("message")
         match value.get("subtype"):
             case "message_deleted":
-                collected.deleted.add(timestamp_of(_deleted(value)))
+                collected.deleted.add(_same_time(timestamp_of(_deleted(value))))
             case "message_changed" | "message_replied" if isinstance(inner, dict):
                 edited = value.get("subtype") == "message_changed"
                 events.append((sequence, inner, timestamp_order(timestamp) if edited else _BEFORE_ALL))
             case _ if _is_tombstone(value):
-                collected.deleted.add(timestamp)
+                collected.deleted.add(_same_time(timestamp))
             case _ if value.get("hidden") is True:
                 left_out.hidden += 1
             case _:
@@ -165,15 +203,18 @@ def _collect(raw: Iterable[Any], directory: Directory, left_out: LeftOut) -> _Co
                     events.append((sequence, value["root"], _BEFORE_ALL))
                 for reply in dicts(value.get("replies")):
                     if timestamp and (answered := timestamp_of(reply.get("ts"))):
-                        collected.threads.setdefault(answered, timestamp)
+                        collected.threads.setdefault(_same_time(answered), timestamp)
     # An event may stand before its message, in the file of an earlier day or in one that is listed the newest first.
     for sequence, message, order in events:
         directory.add_profile(message)
         if _is_tombstone(message):
-            collected.deleted.add(timestamp_of(message.get("ts")))
+            collected.deleted.add(_same_time(timestamp_of(message.get("ts"))))
         else:
             _change(collected, message, order, sequence)
     collected.deleted.discard("")
+    for version in collected.versions.values():
+        written = timestamp_of(version.message.get("ts"))
+        collected.spelled.setdefault(_same_time(written), written)
     left_out.deleted = len(collected.deleted)
     return collected
 
@@ -211,7 +252,7 @@ def _edited(message: Raw) -> tuple[int, str]:
 
 def _add(collected: _Collected, message: Raw, sequence: int) -> None:
     """Takes a message of a file, once and as it was written at last."""
-    timestamp, author = timestamp_of(message.get("ts")), _identity(message)
+    timestamp, author = _same_time(timestamp_of(message.get("ts"))), _identity(message)
     key: object = sequence
     if _PRECISE.fullmatch(timestamp):
         key = timestamp
@@ -229,7 +270,7 @@ def _add(collected: _Collected, message: Raw, sequence: int) -> None:
 
 def _change(collected: _Collected, message: Raw, order: tuple[int, str], sequence: int) -> None:
     """Takes a message from an event about it, which `order` dates."""
-    timestamp = timestamp_of(message.get("ts"))
+    timestamp = _same_time(timestamp_of(message.get("ts")))
     key = collected.keys.get(timestamp, timestamp or sequence)
     known = collected.versions.get(key)
     if known is not None:
@@ -253,7 +294,8 @@ def _identity(message: Raw) -> str:
 
 def _message(message: Raw, timestamp: str, collected: _Collected, directory: Directory) -> ChannelMessage:
     author, bot = _author(message, directory)
-    thread = timestamp_of(message.get("thread_ts")) or collected.threads.get(timestamp, "") or timestamp
+    thread = timestamp_of(message.get("thread_ts")) or collected.threads.get(_same_time(timestamp), "") or timestamp
+    thread = collected.spelled.setdefault(_same_time(thread), thread)
     if thread and timestamp and timestamp_order(thread) == timestamp_order(timestamp):
         thread = timestamp
     return ChannelMessage(timestamp=timestamp, thread=thread, author=author, bot=bot, text=_text(message, directory))
@@ -281,8 +323,7 @@ def _author(message: Raw, directory: Directory) -> tuple[str, bool]:
 
 def _text(message: Raw, directory: Directory) -> str:
     """What a message says: its text, and what blocks, attachments and files say beyond it."""
-    written = message.get("text")
-    text = render_markup(written, directory).strip() if isinstance(written, str) else ""
+    text = render_markup(_written(message.get("text")), directory).strip()
     comment = message.get("comment")
     if not text and isinstance(comment, dict) and isinstance(comment.get("comment"), str):
         text = render_markup(comment["comment"], directory).strip()
@@ -303,6 +344,16 @@ def _text(message: Raw, directory: Directory) -> str:
         if said.is_new(shown):
             parts.append(shown)
     return "\n".join(parts)
+
+
+def _written(value: Any) -> str:
+    """A text as a string; what is no string as its JSON."""
+    if isinstance(value, str) or value is None:
+        return value or ""
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return "…"
 
 
 class _Said:
