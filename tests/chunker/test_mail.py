@@ -354,6 +354,63 @@ class TestParts:
         assert mail.text.startswith(text)
         assert len(mail.parts) == 1
 
+    @pytest.mark.parametrize(
+        "notice",
+        [
+            "If you cannot read this email, please visit https://x.example.com/",
+            "Se questa email non viene visualizzata correttamente, clicca qui",
+            "Si vous ne pouvez pas lire cet e-mail, cliquez ici https://x.example.com/a?b=c",
+            "Please view this email in an HTML-capable client.",
+            "このメールはHTML形式です。",
+            "Your invoice is attached below.",
+            "Your invoice",
+        ],
+    )
+    def test_a_notice_is_no_text(self, notice: str) -> None:
+        rows = "".join(f"<tr><td>Item {number}</td><td>{number * 7} EUR</td></tr>" for number in range(8))
+        html = f"<p>Your invoice</p><table><tr><th>What</th><th>Price</th></tr>{rows}</table>"
+        mail = read_mail(multipart("alternative", one_part("text/plain", notice), one_part("text/html", html)))
+        assert "49 EUR" in mail.text
+        assert (Reason.CONTENT_LEFT_OUT in reasons(mail)) == (notice != "Your invoice")
+
+    def test_a_plain_text_that_breaks_off(self) -> None:
+        paragraphs = [f"Paragraph {number} tells of the plan for the year and of its cost." for number in range(40)]
+        html = "".join(f"<p>{paragraph}</p>" for paragraph in paragraphs)
+        cut = "\r\n\r\n".join(paragraphs[:20])
+        mail = read_mail(multipart("alternative", one_part("text/plain", cut), one_part("text/html", html)))
+        assert "Paragraph 39" in mail.text
+        assert not mail.warnings
+
+    def test_what_only_the_html_says_is_named(self) -> None:
+        plain, html = (
+            "Dear Kim, we meet at noon on Monday.",
+            "<p>Dear Kim, we meet at <b>noon</b> on Monday in Oslo.</p>",
+        )
+        mail = read_mail(multipart("alternative", one_part("text/plain", plain), one_part("text/html", html)))
+        assert mail.text == plain
+        assert [dict(warning.metadata) for warning in mail.warnings] == [{"words": "2", "left_out": "in, oslo"}]
+
+    @pytest.mark.parametrize(
+        "kind", ["text/x-amp-html", "text/watch-html", "text/enriched", "text/richtext", "text/rtf", "application/rtf"]
+    )
+    def test_twins_for_few_programs(self, kind: str) -> None:
+        """EML-06: every version but one is left out, whatever it is written in."""
+        plain, html = one_part("text/plain", "Hello there"), one_part("text/html", "<p>Hello there</p>")
+        twin = one_part(kind, "<html><body><bold>Hello there</bold></body></html>")
+        calendar = one_part("text/calendar", "BEGIN:VCALENDAR\r\nSUMMARY:Review\r\nEND:VCALENDAR")
+        for parts in ((plain, twin, html), (twin, html), (plain, twin), (html, twin)):
+            mail = read_mail(multipart("alternative", *parts, calendar))
+            assert mail.parts[0].document.text == "Hello there"
+            assert len(mail.parts) == 2
+            assert "SUMMARY:Review" in mail.parts[1].document.text
+            assert not mail.warnings
+
+    @pytest.mark.parametrize("kind", ["text/x-amp-html", "text/watch-html", "text/enriched"])
+    def test_a_twin_that_is_alone(self, kind: str) -> None:
+        twin = one_part(kind, "<p>Hello there</p>")
+        for given_parts in ((twin,), (one_part("text/plain", ""), twin)):
+            assert read_mail(multipart("alternative", *given_parts)).text == "Hello there"
+
     def test_an_attachment_within_an_alternative_is_not_lost(self) -> None:
         inner = (
             "--I\r\nContent-Type: text/html\r\n\r\n<p>hi</p>\r\n"

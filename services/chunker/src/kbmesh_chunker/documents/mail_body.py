@@ -8,6 +8,7 @@ from kbmesh_rpc.errors import DocumentUnreadable, Reason
 
 from kbmesh_chunker.blank import is_visible
 from kbmesh_chunker.documents.flowed_text import unflow
+from kbmesh_chunker.documents.mail_alternatives import is_better, left_out_words
 from kbmesh_chunker.documents.mail_charset import decode_mail_bytes, known_codec
 from kbmesh_chunker.documents.mail_entity import (
     MAX_NESTING,
@@ -26,10 +27,13 @@ _MESSAGES = {MAIL, "message/global", "message/partial", "message/news", "text/rf
 _STATUS = {"message/delivery-status", "message/disposition-notification", "message/global-delivery-status",
            "message/feedback-report", "message/external-body", "message/tracking-status"}  # fmt: skip
 _ENRICHED_MARK = re.compile(r"<(<)|</?[A-Za-z0-9-]{1,60}>")
-_STUB_CHARACTERS = 400
 _MAX_NOTICE_BYTES = 1_000
-_TEXT_KINDS = {"text/plain", HTML, "application/xhtml+xml", "text/enriched", "text/richtext", "text"}
-_NO_BODY = {"text/calendar", "text/x-vcalendar", "text/vcard", "text/x-vcard", "text/x-amp-html"}
+_PAGES = {HTML, "application/xhtml+xml", "text/x-amp-html", "text/watch-html"}
+_MARKED_UP = {"text/enriched", "text/richtext"}
+_TEXT_KINDS = {"text/plain", "text", *_PAGES, *_MARKED_UP}
+_NO_BODY = {"text/calendar", "text/x-vcalendar", "text/vcard", "text/x-vcard", "text/directory", "text/rtf"}
+_TWINS = {"text/x-amp-html", "text/watch-html", "text/rtf", "application/rtf", *_MARKED_UP}
+"""What few programs show of several texts that say the same."""
 _UNREAD = {
     "application/ms-tnef", "application/vnd.ms-tnef", "application/pkcs7-mime", "application/x-pkcs7-mime",
 }  # fmt: skip
@@ -39,9 +43,6 @@ _SIGNATURES = {
 }  # fmt: skip
 _UNMISSED = {"script", "style"}
 _NO_DOCUMENTS = ("image/", "audio/", "video/", "font/", "model/")
-_STUB = re.compile(
-    r"\b(?:html|browser|navigateur|navegador|webbrowser|view (?:this|it|the) (?:e-?mail|message)|mime)\b", re.IGNORECASE
-)
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _MAGIC_BYTES = 4096
 _LINE_ENDS = re.compile(r"\r\n?")
@@ -75,6 +76,8 @@ class MailContent:
     warnings: list[Warning] = field(default_factory=list)
     plain: bool = True
     """Whether its texts are plain text and not made of another kind."""
+    is_twin: bool = False
+    """Whether it is of a kind that few programs show, so that others that say the same are better."""
 
     @property
     def text(self) -> str:
@@ -129,8 +132,15 @@ class BodyReader:
             content.warnings.append(_warning(f"a {declared.value} has no parts; it was read as text"))
             return content
         default_type = MAIL if declared.value == "multipart/digest" else "text/plain"
-        children = [self.read(part, depth + 1) for part in found.parts(default_type)]
-        content = _alternative(children) if declared.value == "multipart/alternative" else _together(children)
+        parts = list(found.parts(default_type))
+        children = [self.read(part, depth + 1) for part in parts]
+        if declared.value == "multipart/alternative":
+            for part, child in zip(parts, children, strict=True):
+                attached = parse_field(part.first("content-disposition")).value == "attachment"
+                child.is_twin = part.content_type.value in _TWINS and not attached
+            content = _alternative(children)
+        else:
+            content = _together(children)
         if declared.value == "multipart/encrypted":
             message = "the mail is encrypted; its text cannot be read"
             content.warnings.append(_warning(message, Reason.UNSUPPORTED_MEDIA_TYPE))
@@ -166,9 +176,9 @@ class BodyReader:
         tail = _LINE_ENDS.sub("\n", decode_mail_bytes(decoded.tail, "").text) if decoded.tail else ""
         content = MailContent(warnings=warnings)
         kind = declared.value
-        if kind in {HTML, "application/xhtml+xml"}:
+        if kind in _PAGES:
             self._add_html(text, content)
-        elif kind in {"text/enriched", "text/richtext"}:
+        elif kind in _MARKED_UP:
             content.plain = False
             content.fragments.append(_ENRICHED_MARK.sub(r"\1", text))
         else:
@@ -272,31 +282,26 @@ def _together(children: Sequence[MailContent]) -> MailContent:
 
 
 def _alternative(children: Sequence[MailContent]) -> MailContent:
-    """One text of several that say the same, and what is attached to any of them.
-
-    Plain text, since it is what the author or the program wrote for readers without HTML; unless it says nothing but
-    that there is HTML.
-    """
+    """One text of several that say the same, and what is attached to any of them."""
     told = [child for child in children if is_visible(child.text)]
-    plain = next((child for child in told if child.plain), None)
-    rich = next((child for child in reversed(told) if not child.plain), None)
-    chosen = plain or rich
-    if plain is not None and rich is not None and _is_stub(plain.text, rich.text):
+    plain = next((child for child in told if child.plain and not child.is_twin), None)
+    rich = next((child for child in reversed(told) if not child.plain and not child.is_twin), None)
+    chosen = plain or rich or next(iter(told), None)
+    if plain is not None and rich is not None and is_better(rich.text, plain.text):
         chosen = rich
     content = MailContent(plain=chosen.plain if chosen is not None else True)
     for child in children:
         if child is chosen:
             content.fragments += child.fragments
             content.warnings += child.warnings
-        content.attachments += child.attachments
+        elif chosen is not None and not child.is_twin:
+            content.warnings += left_out_words(child.text, chosen.text)
+        content.attachments += [
+            attachment
+            for attachment in child.attachments
+            if chosen is None or not child.is_twin or attachment.media_type not in _TWINS
+        ]
     return content
-
-
-def _is_stub(plain: str, rich: str) -> bool:
-    plain = plain.strip()
-    if len(plain) > _STUB_CHARACTERS or len(rich) < 2 * len(plain):
-        return False
-    return _STUB.search(plain) is not None or (len(plain) < 40 and len(rich) > 10 * len(plain))
 
 
 def _without_files(text: str, content: MailContent) -> str:
