@@ -469,6 +469,18 @@ class TestParts:
         assert inner.chunk_metadata["forwarded_by"] == "Ana Lee <ana@example.com>"
         assert inner.context == ("From: c@example.org", "Subject: Outage report")
 
+    def test_a_forwarded_mail_says_what_it_does_not_know(self) -> None:
+        """What is empty must not be filled from the mail around it."""
+        deepest = "From: d@example.org\r\n\r\nDeep"
+        inner = "From: c@example.org\r\nCc: e@example.org\r\nContent-Type: multipart/mixed; boundary=I\r\n\r\n--I\r\n"
+        inner += f"\r\nRouter r9\r\n--I\r\nContent-Type: message/rfc822\r\n\r\n{deepest}\r\n--I--"
+        written = multipart("mixed", one_part("message/rfc822", inner))
+        mail = read_mail(f"Date: Tue, 4 Mar 2025 10:00:00 +0100\r\nTo: b@example.com\r\n{written}")
+        outer, middle, deep = (part.document.chunk_metadata for part in mail.parts)
+        assert (outer["date"], outer["to"]) == ("2025-03-04T10:00:00+01:00", "b@example.com")
+        assert (middle["date"], middle["to"], middle["from"]) == ("", "", "c@example.org")
+        assert (deep["date"], deep["to"], deep["cc"], deep["from"]) == ("", "", "", "d@example.org")
+
     def test_forwarded_mail_in_base64(self) -> None:
         encoded = base64.encodebytes(b"From: c@example.org\r\nSubject: s\r\n\r\nInner").decode()
         part = one_part("message/rfc822", encoded, "Content-Transfer-Encoding: base64\r\n")
@@ -597,6 +609,27 @@ class TestPasted:
         chunked = await chunk("From: Ana\nSent: Monday\nSubject: s\n\nHello\n", strategy=Strategy.EMAIL)
         assert chunked.chunks[0].text == "Hello"
         assert chunked.chunks[0].piece.context == "From: Ana\nDate: Monday\nSubject: s"
+
+    @pytest.mark.parametrize(
+        ("charset", "codec", "text"),
+        [("iso-8859-8-i", "iso8859-8", "שלום"), ("iso-2022-jp", "iso2022_jp", "日本"), ("koi8-r", "koi8-r", "Привет")],
+    )
+    @pytest.mark.parametrize("sent", [{"filename": "mail.txt"}, {"media_type": "text/plain"}, {}])
+    async def test_a_file_that_is_a_mail_says_its_charset(
+        self, chunk: Chunk, charset: str, codec: str, text: str, sent: dict[str, str]
+    ) -> None:
+        """EML-04."""
+        header = f"Received: by x\r\nSubject: t\r\nFrom: a@example.com\r\nContent-Type: text/plain; charset={charset}"
+        written = f"{header}\r\n\r\n{text}\r\n".encode(codec)
+        chunked = await chunk(written, strategy=Strategy.EMAIL, **sent)
+        assert chunked.document.text == text
+        assert chunked.document.title == "t"
+        assert not chunked.warnings
+
+    async def test_a_charset_that_only_the_sender_of_the_file_names(self, chunk: Chunk) -> None:
+        written = "From: a@example.com\nSubject: s\n\nПривет\n".encode("koi8-r")
+        chunked = await chunk(written, media_type="text/plain; charset=koi8-r", strategy=Strategy.EMAIL)
+        assert (chunked.document.title, chunked.document.text) == ("s", "Привет")
 
     @pytest.mark.parametrize("content", ["From: a@x.org\nSubject: s\n\nHi", b"From: a@x.org\nSubject: s\n\nHi"])
     async def test_a_mail_is_known_by_its_header(self, chunk: Chunk, content: str | bytes) -> None:

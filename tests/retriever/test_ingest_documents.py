@@ -1,6 +1,7 @@
 """Somebody keeps a folder of documents in a knowledge base, and syncs it again and again."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -25,7 +26,7 @@ from kbmesh_rpc.errors import (
     QueueFull,
     Reason,
 )
-from retriever.mesh_fakes import always, vector_of
+from retriever.mesh_fakes import ParagraphChunker, always, vector_of
 from retriever.workshop import Workshop
 
 TEN = "\n\n".join(f"Paragraph number p{i}x about turbines." for i in range(10))
@@ -148,6 +149,46 @@ async def test_metadata_reaches_the_chunks(workshop: Workshop) -> None:
     await workshop.ingest(kb, "a.md", THREE, metadata={"team": "red"})
     assert (await workshop.ingest(kb, "a.md", THREE, metadata={"team": "blue"})).outcome == "changed"
     assert (await workshop.catalog.get_document(kb.id, "a.md")).metadata == {"team": "blue"}
+
+
+class ForwardedMail(ParagraphChunker):
+    """A mail, and as its second chunk one that came with it and has no date of its own."""
+
+    async def chunk(self, document: SourceDocument, *, chunking: Mapping[str, Any], embedding_model: str) -> Chunked:
+        chunked = await super().chunk(document, chunking=chunking, embedding_model=embedding_model)
+        header = {"from": "ann@example.com", "date": "2025-03-04T10:00:00+01:00", "subject": "Fwd"}
+        outer, inner = chunked.chunks
+        unknown = {name: document.metadata.get(name, "") for name in header}
+        return replace(
+            chunked,
+            metadata=header,
+            chunks=(
+                replace(outer, metadata={**header, **document.metadata}),
+                replace(inner, metadata={**unknown, "from": "bob@example.com", **document.metadata}),
+            ),
+        )
+
+
+async def test_a_forwarded_mail_has_no_date_but_its_own(workshop: Workshop) -> None:
+    kb = await workshop.make()
+    workshop.chunker.become(ForwardedMail())
+    await workshop.ingest(kb, "a.eml", "Mail about turbines\n\nForwarded turbines", metadata={"subject": "Kept"})
+    found = await workshop.store.search(
+        SearchQuery(
+            collection=kb.collection,
+            scope=Scope(tenant=kb.tenant, knowledge_base_id=kb.id),
+            dense=vector_of("turbines"),
+            sparse=encode_query("turbines"),
+            limit=10,
+        )
+    )
+    outer, inner = sorted(found.keyword, key=lambda hit: hit.payload["index"])
+    assert outer.payload["metadata"] == {
+        "from": "ann@example.com",
+        "date": "2025-03-04T10:00:00+01:00",
+        "subject": "Kept",
+    }
+    assert inner.payload["metadata"] == {"from": "bob@example.com", "subject": "Kept"}
 
 
 async def test_a_chunk_without_vector_fails_its_document(workshop: Workshop) -> None:

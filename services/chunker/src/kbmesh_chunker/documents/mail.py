@@ -35,7 +35,13 @@ from kbmesh_chunker.documents.source import (
 
 MAX_LINE_CHARACTERS = 1_000
 """A line of the context, and a value that every chunk carries, at most."""
-_HEADER_SIGN = re.compile(r"(?:From|To|Subject|Date|Sent|Cc):", re.IGNORECASE)
+_HEADER_SIGN = re.compile(
+    rb"[\xef\xbb\xbf \t\r\n]*(?:From [^\r\n:]{0,200}\d:\d\d[^\r\n]{0,100}\r?\n)?"
+    rb"(?:From|To|Subject|Date|Sent|Cc|Received|Return-Path|Message-ID|MIME-Version|Content-Type|Delivered-To|Reply-To|"
+    rb"Sender|X-[a-z-]{1,80})[ \t]*:",
+    re.IGNORECASE,
+)
+_NAMES_CHARSET = re.compile(rb"charset\*?\s{0,8}=", re.IGNORECASE)
 
 
 def read_mail(source: SourceDocument, reading: Reading) -> Sequence[TextDocument]:
@@ -51,7 +57,7 @@ def read_pasted_mail(source: SourceDocument, reading: Reading) -> Sequence[TextD
     """Reads a text that is to be cut as a mail, whether it has a header or not."""
     data, _ = mail_bytes(source.content)
     text = source.content if isinstance(source.content, str) else data.decode("utf-8", "replace")
-    if _HEADER_SIGN.match(text.lstrip("\ufeff \t\r\n")) and len(parse_mail(data).header) > 1:
+    if _begins_with_header(data):
         return read_mail(source, reading)
     reading.spend_text(len(data))
     return (
@@ -64,6 +70,19 @@ def read_pasted_mail(source: SourceDocument, reading: Reading) -> Sequence[TextD
             layout=MailLayout(sections=find_sections(text)),
         ),
     )
+
+
+def is_mail_file(content: bytes, *, charset: str) -> bool:
+    """Whether a file that may be a mail is one, and is to be decoded as it says itself.
+
+    Where it names no charset, the one that the file was sent with counts.
+    """
+    data, is_decoded = mail_bytes(content)
+    return _begins_with_header(data) and (is_decoded or not charset or _NAMES_CHARSET.search(data) is not None)
+
+
+def _begins_with_header(data: bytes) -> bool:
+    return _HEADER_SIGN.match(data) is not None and len(parse_mail(data).header) > 1
 
 
 def mail_bytes(content: str | bytes) -> tuple[bytes, bool]:
@@ -215,7 +234,9 @@ def _of_mail(document: TextDocument, attachment: Attachment, header: MailHeader)
     """A document that came with a mail, which says so."""
     if attachment.is_message:
         by = {"forwarded_by": _bounded(header.sender), "forwarded_subject": _bounded(header.subject)}
-        return replace(document, chunk_metadata={**_filled(by), **document.chunk_metadata})
+        # What it does not say of itself is not what the mail around it says of itself.
+        unknown = dict.fromkeys([*header.metadata, "attachments"], "")
+        return replace(document, chunk_metadata={**unknown, **_filled(by), **document.chunk_metadata})
     about = {
         "attachment": attachment.name,
         "mail_from": _bounded(header.sender),

@@ -14,7 +14,7 @@ from kbmesh_chunker.documents.decoding import check_text, decode
 from kbmesh_chunker.documents.delimited import header_row
 from kbmesh_chunker.documents.front_matter import read_front_matter
 from kbmesh_chunker.documents.html import XHTML, read_html
-from kbmesh_chunker.documents.mail import read_mail, read_pasted_mail
+from kbmesh_chunker.documents.mail import is_mail_file, read_mail, read_pasted_mail
 from kbmesh_chunker.documents.mailbox import read_mailbox
 from kbmesh_chunker.documents.markdown import first_heading
 from kbmesh_chunker.documents.media_type import (
@@ -167,6 +167,10 @@ def read_documents(source: SourceDocument, reading: Reading) -> Sequence[TextDoc
         reader = TEXT_READERS.get(media_type)
         if reader is not None:
             return reader(source, reading)
+        wishes_mail = source.grammar is Grammar.MAIL and not is_code(media_type)
+        if wishes_mail and is_mail_file(source.content, charset=declared.charset):
+            # It says itself how it is encoded, also where it was sent as plain text.
+            return read_mail(source, reading)
         decoded = decode(source.content, charset=declared.charset, media_type=media_type or "application/octet-stream")
         text, warnings = decoded.text, decoded.warnings
     else:

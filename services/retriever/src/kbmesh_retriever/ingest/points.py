@@ -50,8 +50,7 @@ def build_points(
             "media_type": chunked.media_type or document.media_type,
             "strategy": chunked.strategy,
             "token_count": chunk.token_count,
-            # What the caller says wins over what was found in the document; a chunk's own is the nearest.
-            "metadata": {**chunked.metadata, **document.metadata, **chunk.metadata},
+            "metadata": _metadata(chunked, document, chunk),
         }
         points.append(
             Point(
@@ -68,3 +67,15 @@ def build_points(
             )
         )
     return points
+
+
+def _metadata(chunked: Chunked, document: IncomingDocument, chunk: Chunk) -> dict[str, str]:
+    """What is known of a chunk: what the caller says wins over what was found in the document; its own is the nearest.
+
+    A chunk of a mail that was forwarded has an empty value for what that mail does not say of itself: what was found
+    in the document is not true of it.
+    """
+    unknown = {name for name, value in chunk.metadata.items() if not value}
+    found = {name: value for name, value in chunked.metadata.items() if name not in unknown}
+    own = {name: value for name, value in chunk.metadata.items() if value}
+    return {**found, **document.metadata, **own}
