@@ -1,6 +1,7 @@
 """A reader sees where a fragment comes from, and a prompt gets as much as fits."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -63,8 +64,85 @@ def test_each_kind_of_source_shows_its_own_fields() -> None:
     ]
 
 
+ATTACHED = {
+    "attachment": "zebra.txt",
+    "mail_subject": "Zoo",
+    "mail_from": "Ada <ada@example.com>",
+    "mail_date": "2026-03-01T09:30:00+00:00",
+    "mail_message_id": "1@example.com",
+}
+OF_MAIL = "Of mail: Zoo from Ada <ada@example.com>, 2026-03-01T09:30:00+00:00"
+MAIL = {"from": "Grace", "to": "Ada", "subject": "Second", "date": "2026-03-02", "message_id": "2", "section": "body"}
+OWN = ["From: Grace", "To: Ada", "Subject: Second", "Date: 2026-03-02"]
+
+
+def test_an_attachment_is_shown_with_its_mail() -> None:
+    mail = document("email", **{"from": "Ada", "subject": "Zoo", "to": "Bob"})
+    assert shown(mail, **ATTACHED) == ["Attachment: zebra.txt", OF_MAIL]
+    assert shown(mail, ["Stripes"], [2, 3], **ATTACHED) == [
+        "Attachment: zebra.txt",
+        OF_MAIL,
+        "Section: Stripes",
+        "Pages: 2–3 of zebra.txt",
+    ]
+    assert shown(mail, attachment="a.pdf") == ["Attachment: a.pdf"]
+    assert shown(mail, attachment="a.pdf", mail_date="2026-03-01") == ["Attachment: a.pdf", "Of mail: 2026-03-01"]
+    code = {**ATTACHED, "language": "python", "symbol": "Zoo.feed", "start_line": "3", "end_line": "9"}
+    assert shown(mail, **code)[2:] == ["Symbol: Zoo.feed", "Language: python", "Lines: 3–9"]
+    channel = {**ATTACHED, "channel": "ops", "users": "Eve", "start_ts": "1772357400.000100", "message_count": "2"}
+    assert shown(mail, **channel)[2:] == ["Channel: ops", "User: Eve", "Time: 2026-03-01 09:30"]
+
+
+def test_a_mail_of_a_mailbox_or_within_another_shows_its_own_header() -> None:
+    assert shown(document("email"), **MAIL) == OWN
+    around = document("email", **{"from": "Ada", "to": "Bob", "subject": "Fwd: Second", "date": "2026-03-03"})
+    forwarded = {**MAIL, "forwarded_by": "Ada", "forwarded_subject": "Fwd: Second"}
+    assert shown(around, **forwarded) == [*OWN, "Forwarded by: Ada"]
+    undated = {name: value for name, value in forwarded.items() if name not in {"date", "to"}}
+    assert shown(around, **undated) == ["From: Grace", "Subject: Second", "Forwarded by: Ada"]
+
+
+def test_a_message_of_slack_shows_when_it_was_said_and_in_which_thread() -> None:
+    metadata = {
+        "channel": "ops",
+        "users": "Ada, Bob",
+        "start_ts": "1772357460.000100",
+        "start_time": "2026-03-01 09:31",
+        "thread_ts": "1772357400.000100",
+        "message_count": "2",
+    }
+    assert shown(document("slack"), **metadata) == [
+        "Channel: ops",
+        "User: Ada, Bob",
+        "Time: 2026-03-01 09:31",
+        "Thread: 2026-03-01 09:30",
+    ]
+    assert shown(document("slack"), thread_ts="9:30 AM") == ["Time: 9:30 AM", "Thread: 9:30 AM"]
+
+
+def test_code_without_one_symbol_shows_those_it_has() -> None:
+    fields = shown(document("code"), symbols="pay, refund", language="python", lines="1–9")
+    assert fields == ["Symbol: pay, refund", "Language: python", "Lines: 1–9", "Author: Ada"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "metadata", "label"),
+    [
+        ("email", MAIL, "Second (kb)"),
+        ("email", ATTACHED, "Zoo, zebra.txt, page 3 (kb)"),
+        ("slack", {"channel": "ops", "start_ts": "1.1", "message_count": "1"}, "#ops (kb)"),
+        ("file", {}, "box (kb)"),
+        ("file", {"channel": "of a river"}, "box (kb)"),
+    ],
+)
+def test_what_has_no_title_is_called_by_the_part_it_is_from(kind: str, metadata: dict[str, str], label: str) -> None:
+    untitled = replace(document(kind), title="", external_id="box", uri="")
+    pages = [3] if "attachment" in metadata else []
+    assert label_of(untitled, "kb", metadata, heading_path=[], pages=pages) == label
+
+
 def test_a_label_is_one_line() -> None:
-    label = label_of(document("file"), "ops", heading_path=["Refunds\nand more"], pages=[3])
+    label = label_of(document("file"), "ops", {}, heading_path=["Refunds\nand more"], pages=[3])
     assert label == "Runbook, Refunds and more, page 3 (ops) https://wiki.example/runbook"
 
 

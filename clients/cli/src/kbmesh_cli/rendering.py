@@ -121,6 +121,7 @@ def _result_to_json(result: RetrieveResult) -> dict[str, object]:
         "heading_path": list(result.heading_path),
         "pages": list(result.pages),
         "preview": result.preview,
+        "metadata": dict(result.metadata),
         "display": {field.label: field.value for field in result.display},
         "duplicates": [
             {
@@ -133,6 +134,15 @@ def _result_to_json(result: RetrieveResult) -> dict[str, object]:
             for duplicate in result.duplicates
         ],
     }
+
+
+def title_of(result: RetrieveResult) -> str:
+    """How a result is called: by its document's title, else as the part of the document that it is from."""
+    metadata = result.metadata
+    channel = f"#{metadata['channel'].removeprefix('#')}" if metadata.get("channel") else ""
+    is_slack = bool(metadata.get("message_count"))
+    own = metadata.get("subject") or metadata.get("mail_subject") or (channel if is_slack else "")
+    return result.document.title or own or result.document.external_id
 
 
 def chunk_to_json(chunk: Chunk) -> dict[str, object]:

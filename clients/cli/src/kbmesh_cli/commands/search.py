@@ -25,7 +25,7 @@ from rich.text import Text
 from kbmesh_cli.errors import HINTS, CliError
 from kbmesh_cli.invocation import JsonOption, invocation
 from kbmesh_cli.output import messages, print_json, print_rule, results
-from kbmesh_cli.rendering import retrieval_to_json
+from kbmesh_cli.rendering import retrieval_to_json, title_of
 
 PREVIEW_LINES = 8
 LINE_CHARACTERS = 300
@@ -48,8 +48,10 @@ NO_ANSWER_HINTS = {
 SCORE_NAMES = {RerankMethod.LATE_INTERACTION: "by rank", RerankMethod.CROSS_ENCODER: "reranked"}
 """What the number on a card is. Without a reranker it is the fused score."""
 SOURCE_TYPES = tuple(kind.value.lower() for kind in SourceType if kind is not SourceType.UNKNOWN)
-SHOWN_ANYWAY = frozenset({"Section", "Page", "Pages"})
-"""Display fields that repeat a result's heading path and pages."""
+SHOWN_ANYWAY = frozenset({"Section"})
+"""Display fields that repeat a result's heading path."""
+PAGES = frozenset({"Page", "Pages"})
+"""Display fields that say more of a result's pages, as whose they are."""
 
 
 class RetrievalChoice(StrEnum):
@@ -169,7 +171,7 @@ def show_answer(answer: Retrieval, console: Console, *, explain: bool = False, c
 
 def show_result(result: RetrieveResult, console: Console, *, score_name: str, query: str) -> None:
     """Prints one result as a card: where it is from, how it scored, what it says."""
-    title = result.document.title or result.document.external_id
+    title = title_of(result)
     citation = f" [cyan]\\[{result.citation}][/]" if result.citation else ""
     score = f"{result.score:.3f} {score_name}"
     if result.scores.vector is not None:
@@ -177,9 +179,10 @@ def show_result(result: RetrieveResult, console: Console, *, score_name: str, qu
     console.print(f"[bold]{result.rank}. {escape(title)}[/]{citation}  [dim]{score}[/]", soft_wrap=True)
     headings = result.heading_path[1:] if result.heading_path[:1] == (title,) else result.heading_path
     place = [" › ".join(headings)] if headings else []
-    if result.pages:
+    told = [field for field in result.display if field.label not in SHOWN_ANYWAY]
+    if result.pages and not any(field.label in PAGES for field in told):
         place.append("page " + ", ".join(map(str, result.pages)))
-    place += [f"{field.label} {field.value}" for field in result.display if field.label not in SHOWN_ANYWAY]
+    place += [f"{field.label.lower() if field.label in PAGES else field.label} {field.value}" for field in told]
     where = [result.knowledge_base, *place, result.document.uri or result.document.external_id]
     console.print(f"   [dim]{escape(' · '.join(part for part in where if part))}[/]", soft_wrap=True)
     for line in preview_lines(result.text, query):

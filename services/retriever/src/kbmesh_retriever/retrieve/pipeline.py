@@ -268,6 +268,7 @@ class Retrieval:
                 label=label_of(
                     place.document,
                     place.knowledge_base.name,
+                    place.candidate.fragment.metadata,
                     heading_path=place.candidate.fragment.heading_path,
                     pages=place.candidate.fragment.pages,
                 ),
