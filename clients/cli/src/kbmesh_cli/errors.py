@@ -17,9 +17,16 @@ HINTS: Mapping[str, str] = {
     "DEPENDENCY_UNAVAILABLE": "`kbmesh doctor` tells which service does not answer; `kbmesh up` starts them",
     "SHUTTING_DOWN": "the mesh is stopping; `kbmesh up` starts it",
     "FEATURE_UNSUPPORTED": "this server does not offer it; docs/chunking.md and docs/retrieval.md list what there is",
-    "UNSUPPORTED_MEDIA_TYPE": "docs/chunking.md lists the kinds of documents that can be read",
+    "UNSUPPORTED_MEDIA_TYPE": "docs/documents.md lists the kinds of documents that can be read",
     "INTERNAL": "the server's log has the cause under the request's id",
 }
+
+
+FEATURE_HINTS: Mapping[str, str] = {
+    "STRATEGY_PROPOSITION": "it needs a language model: start the chunker with its address in KBMESH_LLM_URL; "
+    "docs/chunking.md says how",
+}
+"""What turns on a feature that a server lacks, by the feature that FEATURE_UNSUPPORTED names."""
 
 
 class CliError(Exception):
@@ -54,7 +61,7 @@ def failure_of(error: KbmeshError | CliError) -> Failure:
     message = error.message
     if error.field_violations:
         message = "; ".join(f"{violation.field}: {violation.description}" for violation in error.field_violations)
-    hint = HINTS.get(error.reason, "")
+    hint = FEATURE_HINTS.get(error.metadata.get("feature", "")) or HINTS.get(error.reason, "")
     if error.retry_after_seconds is not None:
         hint = f"try again in {error.retry_after_seconds:g} s"
     metadata = dict(error.metadata)

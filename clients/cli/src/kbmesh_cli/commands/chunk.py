@@ -114,7 +114,13 @@ def _read(file: str, media_type: str) -> IngestDocument:
     try:
         content = path.read_bytes()
     except FileNotFoundError as error:
-        raise CliError("FILE_NOT_FOUND", f"there is no {file}") from error
+        raise CliError(
+            "FILE_NOT_FOUND", f"there is no file {file}", hint='paths are relative to where you are; "-" is stdin'
+        ) from error
+    except IsADirectoryError as error:
+        raise CliError(
+            "USAGE", f"{file} is a folder, and this cuts one file", hint="`kbmesh ingest NAME FOLDER` takes a folder in"
+        ) from error
     except OSError as error:
         raise CliError("DOCUMENT_UNREADABLE", f"{file} cannot be read: {error.strerror}") from error
     return IngestDocument(external_id=file, content=content, filename=path.name, media_type=media_type)

@@ -12,6 +12,7 @@ from kbmesh_cli.errors import CliError
 from kbmesh_cli.invocation import JsonOption, invocation
 from kbmesh_cli.output import counted, messages, print_json, results
 from kbmesh_cli.rendering import document_to_json, knowledge_base_to_json
+from kbmesh_cli.strategy_options import names as option_names
 from kbmesh_cli.strategy_options import parse_options
 
 app = typer.Typer(help="Create, list, show and delete knowledge bases.", no_args_is_help=True)
@@ -57,7 +58,8 @@ OptionOption = Annotated[
     typer.Option(
         "--option",
         metavar="STRATEGY.NAME=VALUE",
-        help="An option of a strategy, such as email.exclude_quotes=true. May be given again for the same strategy.",
+        help="An option of a strategy, such as email.exclude_quotes=true. May be given again for the same strategy. "
+        f"There are {', '.join(option_names())}.",
     ),
 ]
 SizeOption = Annotated[int | None, typer.Option(min=1, help="Size a chunk should have at most. 1500 by default.")]
