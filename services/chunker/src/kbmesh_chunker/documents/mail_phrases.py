@@ -20,24 +20,28 @@ _WROTE = _words("""
     schreef / schreef het volgende / heeft het volgende geschreven / skrev / skrifaði / kirjoitti
     napisał / napisała / napisał\\(a\\) / napsal / napsala / napsal\\(a\\) / napísal / napísala / napisao / pisze
     írta / ezt írta / a scris / yazdı / şunu yazdı / şunları yazdı
-    написал / написала / написав / пише / пишет / писал / писала / έγραψε
-    đã viết / menulis / כתב / כתבה / כתב/ה / كتب / نوشت / ने लिखा
+    написал / написала / написал\\(а\\) / написав / написав\\(-ла\\) / пише / пишет / писал / писала / έγραψε
+    написа / пишеше / напиша / је написао / је написала / напісаў / напісала / je napisao / je napisala
+    je napisal / je napisala / kirjutas / rakstīja / rašė / parašė / escribiu / idatzi du / shkroi
+    đã viết / viết / sumulat / כתב / כתבה / כתב/ה / كتب / نوشت / ने लिखा
 """)
 _UNSPACED_WROTE = _words("写道 / 寫道 / のメール / 書きました / 님이 작성 / 작성 / เขียนว่า / เขียน")
 _OPENERS = _words("""
     On / At / Am / Den / D. / Le / El / El dia / Il / Il giorno / Em / A / Op / På / Dne / Dňa / W dniu / Dnia / Pe /
-    Dana / U / Στις / Vào / Pada / В / Вт / Пн / Ср / Чт / Пт / Сб / Вс / 在 / 于 / 於 / ב / في
+    Dana / U / На / Дана / Dne. / Lp / Στις / Vào / Pada / В / Вт / Пн / Ср / Чт / Пт / Сб / Вс / 在 / 于 / 於 / ב / في
 """)
 _MARK = r"[^\S\r\n]?[:：]"
+_WHEN = r"[^:：]{0,60}(?:(?<=\d)[:：]\d\d[^:：]{0,40}){0,3}[:：]"
+"""What follows "wrote", up to the colon that ends the line: often when, with the colons of a time."""
 
 OPENED_ATTRIBUTION = re.compile(
-    rf"(?:{_OPENERS})(?:[\s,\-]|(?<=[在于於])).{{2,}}(?:{_WROTE}|{_UNSPACED_WROTE})[^:：]{{0,60}}[:：]"
+    rf"(?:{_OPENERS})(?:[\s,\-]|(?<=[在于於])).{{2,}}(?:(?:{_WROTE})(?!\w)|{_UNSPACED_WROTE}){_WHEN}"
 )
 """`On Tue, 4 Mar 2025 at 10:00, Kim <kim@example.com> wrote:` and its kin. It may go over several lines."""
 ATTRIBUTIONS = (
     OPENED_ATTRIBUTION,
-    # "Kim Lee <kim@example.com> wrote:", "kim (Kim Lee) writes:"
-    re.compile(rf".*(?:(?<!\w)(?:{_WROTE})|{_UNSPACED_WROTE})[^:：]{{0,40}}[:：]"),
+    # "Kim Lee <kim@example.com> wrote:", "kim (Kim Lee) writes:", "Kim wrote on 04.03.25 10:00:"
+    re.compile(rf".*(?:(?<!\w)(?:{_WROTE})(?!\w)|{_UNSPACED_WROTE}){_WHEN}"),
     # "2025-03-04 10:00 GMT+01:00 Kim <kim@example.com>:"
     re.compile(rf"(?=.*\d).*[^\s<>@]+@[^\s<>@]+>?\)?{_MARK}"),
     re.compile(r"(?=.*\d{4}).*(?:さん|様|님)[^:：]{0,20}[:：]"),
