@@ -1,5 +1,9 @@
 """EMAIL keeps short mails whole, and cuts long ones by what was said, quoted and signed."""
 
+import re
+import textwrap
+from itertools import pairwise
+
 import pytest
 from chunker.conftest import Chunk
 from chunker.counters import MODEL
@@ -72,6 +76,34 @@ async def test_what_is_quoted_stands_apart(chunk: Chunk) -> None:
     assert signed.piece.type == "email_end"
     start, end = map(int, signed.piece.metadata["signature"].split("-"))
     assert signed.text[start:end].startswith("-- \nAna")
+
+
+@pytest.mark.parametrize("sizes", [{}, {"size": 400}, {"size": 300, "overlap": 150}, {"size": 120, "overlap": 60}])
+async def test_quotes_begin_with_their_marks(chunk: Chunk, sizes: dict[str, int]) -> None:
+    told = " ".join(f"Sentence {number} tells {'very ' * (number % 5)}much of the budget." for number in range(200))
+    chunked = await cut(chunk, f"Yes.\n\n{ATTRIBUTION}{quoted(textwrap.fill(told, 72))}\n", **sizes)
+    body, first, *others = chunked.chunks
+    assert (body.text, first.text[:3]) == ("Yes.", "On ")
+    assert len(others) > 4
+    for item in others:
+        assert item.text.startswith("> ")
+        assert not item.text.rstrip().endswith(">")
+    if sizes in ({}, {"size": 300, "overlap": 150}):
+        assert any(left.piece.end > right.piece.start for left, right in pairwise(others))
+
+
+@pytest.mark.parametrize("sizes", [{}, {"size": 400}, {"size": 200}])
+async def test_delivery_reports_are_cut_between_fields(chunk: Chunk, sizes: dict[str, int]) -> None:
+    reports = [
+        f"Final-Recipient: rfc822; user{number}@example.com\nAction: failed\nStatus: 5.7.1\n"
+        "Diagnostic-Code: smtp; 550 5.7.1 Message content rejected. It holds a file\n   that is not allowed. Ask\n"
+        "\tthe postmaster.\nLast-Attempt-Date: Fri, 26 Nov 2004 19:41:44 -0800 (PST)"
+        for number in range(20)
+    ]
+    chunked = await cut(chunk, "Your mail was not delivered.\n\n" + "\n\n".join(reports), **sizes)
+    for left, right in pairwise(chunked.chunks):
+        assert re.match(r"[A-Z][A-Za-z-]+: ", right.text)
+        assert left.piece.end <= right.piece.start
 
 
 async def test_short_quotes_stay_with_their_answers(chunk: Chunk) -> None:

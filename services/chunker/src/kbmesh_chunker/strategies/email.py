@@ -1,7 +1,8 @@
 """EMAIL: whole mails, or their parts."""
 
 import re
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 
 from kbmesh_rpc.errors import InvalidField
 
@@ -20,7 +21,11 @@ WHOLE_BELOW = 2000
 minimum. Any other value is taken as it is."""
 _NEXT_QUOTE = PARTING - 1
 _NEXT_PARAGRAPH = 2
+_NEXT_LINE = 1
 _QUOTED_BLANK = re.compile(r"^[ \t]*>[> \t]*(?:\r\n|\r|\n)", re.MULTILINE)
+_QUOTED_LINE = re.compile(r"^ ?>[^\r\n]*", re.MULTILINE)
+_FIELD = re.compile(r"^[A-Za-z][A-Za-z0-9-]{1,60}:[ \t][^\r\n]*(?:(?:\r\n|\r|\n)[ \t]+[^\s>][^\r\n]*)*", re.MULTILINE)
+_MAX_LINE_END = 2
 
 
 class Email:
@@ -51,8 +56,13 @@ def cut_email(work: Work) -> list[Piece]:
         end = trim_end(text, 0, len(text))
         spans = [(next_start(text, 0, end), end)]
     else:
-        cutter = work.cutter(_breaks(work, layout))
-        spans = [span for start, end in _stretches(work, layout) for span in cutter.cut(start, end, context.at)]
+        quoted = _quoted_lines(text)
+        cutter = work.cutter(_breaks(work, layout, quoted))
+        spans = [
+            span
+            for start, end in _stretches(work, layout)
+            for span in _repeating_lines(text, quoted, cutter.cut(start, end, context.at))
+        ]
     return [
         Piece(
             start=start,
@@ -113,10 +123,53 @@ def _says(work: Work, sections: Sequence[MailSection]) -> bool:
     return substance_end(work.document.text, sections[0].start, sections[-1].end) is not None
 
 
-def _breaks(work: Work, layout: MailLayout) -> Breaks:
-    """Between paragraphs, also quoted ones, and before a quote; a short quote is held to the answer below it."""
+def _quoted_lines(text: str) -> list[tuple[int, int]]:
+    return [found.span() for found in _QUOTED_LINE.finditer(text)]
+
+
+def _fields(text: str) -> list[tuple[int, int]]:
+    """Fields that stand together, as a delivery report has them."""
+    fields = [found.span() for found in _FIELD.finditer(text)]
+    ends = [-_MAX_LINE_END - 1, *(end for _, end in fields)]
+    starts = [*(start for start, _ in fields), len(text) + _MAX_LINE_END + 1]
+    return [
+        (start, end)
+        for place, (start, end) in enumerate(fields)
+        if start - ends[place] <= _MAX_LINE_END or starts[place + 1] - end <= _MAX_LINE_END
+    ]
+
+
+def _repeating_lines(
+    text: str, quoted: Sequence[tuple[int, int]], spans: Iterator[tuple[int, int]]
+) -> Iterator[tuple[int, int]]:
+    """The windows; one that would begin by repeating the end of a quoted line repeats whole lines only, or nothing."""
+    last_start, last_end = -1, 0
+    for start, end in spans:
+        if start < last_end:
+            fresh = next_start(text, last_end, end)
+            place = bisect_left(quoted, (start, 0)) - 1
+            if place >= 0 and start < quoted[place][1]:
+                start = min(fresh, next_start(text, quoted[place][1], end))
+            if start <= last_start:
+                start = fresh
+        yield start, end
+        last_start, last_end = start, end
+
+
+def _breaks(work: Work, layout: MailLayout, quoted: Sequence[tuple[int, int]]) -> Breaks:
+    """Between paragraphs, also quoted ones, and before a quote; a short quote is held to the answer below it.
+
+    Quoted lines and fields can be read only from their start. Nothing is repeated before a field, which would be one
+    of another report, or where that would leave too little room for a quoted line.
+    """
     text = work.document.text
-    breaks = [(found.end(), _NEXT_PARAGRAPH) for found in _QUOTED_BLANK.finditer(text)]
+    fields = _fields(text)
+    room = (work.limits.size - work.limits.overlap) // 2
+    alone = [*fields, *(line for line in quoted if work.measure.length(*line) > room)]
+    # A solid begins after its first position, and no window repeats anything at the start of such a line either.
+    solids = sorted((max(0, start - 1), end) for start, end in alone)
+    breaks = [(start, _NEXT_LINE) for start, _ in (*fields, *quoted)]
+    breaks += [(found.end(), _NEXT_PARAGRAPH) for found in _QUOTED_BLANK.finditer(text)]
     seals: list[tuple[int, int]] = []
     find_paragraphs(text, 0, len(text), 1, breaks, seals)
     for section, following in zip(layout.sections, (*layout.sections[1:], None), strict=True):
@@ -124,7 +177,7 @@ def _breaks(work: Work, layout: MailLayout) -> Breaks:
             breaks.append((section.start, _NEXT_QUOTE))
             if following is not None and following.kind is MailSectionKind.BODY and _is_tiny(work, section):
                 seals.append((section.start, following.start))
-    return Breaks(breaks, seals)
+    return Breaks(breaks, seals, solids)
 
 
 def _types(layout: MailLayout, spans: Sequence[tuple[int, int]]) -> list[str]:
