@@ -188,3 +188,62 @@ def test_the_kind_of_a_document_is_found(
 def test_what_the_caller_says_of_the_source_stands() -> None:
     source = SourceDocument(content="hello", filename="main.py", source_type=SourceType.TICKET)
     assert read(source, limits=ReadingLimits(max_document_bytes=100)).source_type is SourceType.TICKET
+
+
+@pytest.mark.parametrize("cut", [b"\xe2", b"\xe2\x80", b"\xf0\x9f\x98", b"\xc3"])
+def test_a_short_utf8_file_that_was_cut_within_a_character_is_utf8(cut: bytes) -> None:
+    document = reading("plain words… ok – fine. ".encode() + cut)
+    assert document.text == "plain words… ok – fine. \ufffd"
+    assert [warning.metadata for warning in document.warnings] == [{"encoding": "utf-8"}]
+
+
+def test_a_foreign_byte_or_two_are_no_foreign_script() -> None:
+    document = reading(b"ok text \xff\xfe end")
+    assert document.text == "ok text ÿþ end"
+    assert [warning.metadata for warning in document.warnings] == [{"encoding": "windows-1252"}]
+
+
+def test_a_page_that_is_not_what_it_says_is_warned_of_once() -> None:
+    page = b"<html><meta charset=utf-8><p>caf\xe9 \xe0 la maison</p></html>"
+    first, second = reading(page, media_type="text/html; charset=utf-8").warnings
+    assert "utf-8" in first.message
+    assert "names no charset" not in second.message
+
+
+@pytest.mark.parametrize("filename", ["", "a.csv", "a.md", "a.py", "a.html", "a.json"])
+def test_a_mark_at_the_head_of_a_text_is_no_part_of_it(filename: str) -> None:
+    content = '["name", "zone"]' if filename == "a.json" else "name,zone"
+    assert reading("\ufeff" + content, filename=filename).text == content
+    with pytest.raises(DocumentEmpty):
+        reading("\ufeff", filename=filename)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A slide\x0bof two lines\x0b" * 20,
+        "A page\x0c\n" * 20,
+        "N\x08NA\x08AM\x08ME\x08E\n" * 20,
+        "one\x1ftwo\x1ethree\x1dfour\x1cfive\n" * 20,
+        "8=FIX.4.4\x0135=8\x01" * 20,
+        "\x1b[31mred\x1b[0m typ\x7fped\n" * 20,
+    ],
+)
+def test_control_characters_that_people_have_in_texts_are_text(text: str) -> None:
+    assert reading(text).text == text
+    assert reading(text.encode()).text == text
+
+
+@pytest.mark.parametrize("count", [300, 3_000])
+def test_bytes_of_no_meaning_are_no_text(count: int) -> None:
+    noise = bytes(1 + (number * number * 31 + number * 7 + (number >> 3) * 101) % 255 for number in range(count))
+    with pytest.raises(DocumentUnreadable):
+        reading(noise)
+    with pytest.raises(DocumentUnreadable):
+        reading(b"text \x00 with a hole")
+
+
+@pytest.mark.parametrize("media_type", ["", "text/markdown", "text/html", "message/rfc822", "text/csv"])
+def test_half_of_a_surrogate_pair_is_no_text(media_type: str) -> None:
+    with pytest.raises(DocumentUnreadable):
+        reading("half a face \ud83d here", media_type=media_type)

@@ -191,6 +191,13 @@ async def test_what_must_be_seen_whole_has_a_limit_and_says_what_has_none(
     assert "FIXED and SEMANTIC" in raised.value.message
 
 
+async def test_a_file_that_was_cut_within_a_character_is_read_to_its_end(chunker: Chunker) -> None:
+    data = "Forty litres – no more. ".encode() * 40 + b"\xe2\x80"
+    chunks, summary = await stream(chunker, data, [200, 500], ConfigRequest(strategy=Strategy.FIXED, size=100))
+    assert chunks[-1].text.endswith("\ufffd")
+    assert [warning.metadata for warning in summary.warnings] == [{"encoding": "utf-8"}]
+
+
 async def test_auto_streams_plain_text(chunker: Chunker) -> None:
     data = b"Plain words without an end. " * 200_000
     chunks, summary = await stream(chunker, data, range(0, len(data), 500_000), ConfigRequest(), head_bytes=400_000)

@@ -123,7 +123,9 @@ class TextStream:
         """Decodes and checks what comes next."""
         self._progress.check()
         media_type = self._plan.document.media_type
+        known = len(self._plan.decoder.warnings)
         text = self._plan.decoder.decode(data, final=final)
+        self._warnings.extend(self._plan.decoder.warnings[known:])
         if "\x00" in text:
             place = self._characters + text.index("\x00")
             raise DocumentUnreadable(media_type, f"character {place} is NUL: this is no text")

@@ -11,6 +11,7 @@ from charset_normalizer import from_bytes
 
 _SAMPLE = 65_536
 _BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
+_WORD_BEYOND = re.compile(rb"[\x80-\xff]{3}")
 _NOT_ASCII = re.compile("[^\x00-\x7f]")
 _EAST_ASIAN = re.compile("[\u3000-\u30ff\u4e00-\u9fff\uac00-\ud7a3\uff00-\uffef]")
 _KANA = re.compile("[\u3041-\u30fe]")
@@ -90,6 +91,9 @@ def guess(data: bytes) -> str:
     latin, share = _latin(sample)
     if share >= _SURE:
         return latin
+    if not _WORD_BEYOND.search(sample):
+        # Other scripts write whole words beyond ASCII; a letter here and there tells nothing of one.
+        return latin if share else "cp1252"
     found = from_bytes(sample).best()
     encoding = found.encoding if found is not None else ""
     if not encoding or _LATIN_GUESSES.fullmatch(encoding) or encoding.startswith("utf"):

@@ -42,9 +42,12 @@ _XML_ENCODING = re.compile(
 )
 _ESCAPED = re.compile("[\udc80-\udcff]")
 _BEYOND_ASCII = re.compile("[^\x00-\x7f\udc80-\udcff]")
-_CONTROLS = bytes((*range(0x09), 0x0B, *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F))
-MAX_CONTROL_SHARE = 0.01
-"""A text of which more are control characters is none; a few are let pass in any."""
+_LONGEST_CHARACTER = 4
+# Texts are written with the others: line ends of slides (VT), pages (FF), the overstrikes of manual pages (BS), the
+# separators of records (SOH, FS, GS, RS, US), the colours of terminals (ESC), what a terminal recorded (DEL).
+_CONTROLS = bytes((*range(0x02, 0x08), *range(0x0E, 0x1B)))
+MAX_CONTROL_SHARE = 0.05
+"""A text of which more are such control characters is none; a few are let pass in any."""
 MAX_CONTROLS = 8
 # cp1252 leaves five bytes undefined; browsers read them as latin-1 does (WHATWG Encoding Standard, windows-1252).
 WESTERN = {
@@ -86,10 +89,12 @@ def decode_html(data: bytes, *, charset: str, media_type: str) -> Decoded:
     if any(data.startswith(mark) for mark, _ in _MARKS):
         return decode(data, charset="", media_type=media_type)
     warnings: tuple[Warning, ...] = ()
+    tried = ""
     for name in (charset, _named_in(data[:_HEAD])):
         encoding = web_encoding(name)
-        if not encoding:
+        if not encoding or encoding == tried:
             continue
+        tried = encoding
         if encoding in {"cp1252", "latin-1"} and not data.isascii() and _is_utf8(data):
             # No Western text is valid UTF-8 by chance.
             encoding = "utf-8"
@@ -137,6 +142,9 @@ def _guessed(data: bytes, media_type: str, warnings: tuple[Warning, ...]) -> Dec
         undecoded = len(_ESCAPED.findall(text)) if not text.isascii() else 0
         if not undecoded:
             return _checked(text, "utf-8", media_type, warnings)
+        cut = _cut_character(data)
+        if cut == undecoded and _BEYOND_ASCII.search(text):
+            return _checked(text[:-cut] + "\ufffd", "utf-8", media_type, (*warnings, CUT_OFF))
         if undecoded < len(_BEYOND_ASCII.findall(text)):
             # UTF-8 with a few foreign bytes: the rest of it stays right.
             message = f"{undecoded} bytes are not UTF-8 and were read as windows-1252"
@@ -147,11 +155,28 @@ def _guessed(data: bytes, media_type: str, warnings: tuple[Warning, ...]) -> Dec
         text, encoding = _western(data), "windows-1252"
     else:
         text = data.decode(encoding, "replace")
-    message = f"the text is not UTF-8 and names no charset; it was read as {encoding}"
+    # What the text says of itself has been named before.
+    names_none = "" if warnings else " and names no charset"
+    message = f"the text is not UTF-8{names_none}; it was read as {encoding}"
     broken = text.count("\ufffd")
     if broken:
         message += f", in which {broken} places are not valid"
     return _checked(text, encoding, media_type, (*warnings, _warning(message, encoding)))
+
+
+def _cut_character(data: bytes) -> int:
+    """How many bytes at the end are the beginning of a character of UTF-8; 0 where the last one is whole or none.
+
+    One byte alone that ends a word as a small Western letter, as in `caf\\xe9`, is that letter.
+    """
+    for count in range(1, min(_LONGEST_CHARACTER, len(data) + 1)):
+        try:
+            data[-count:].decode("utf-8")
+        except UnicodeDecodeError as error:
+            if error.start == 0 and error.reason == "unexpected end of data":
+                letter = count == 1 and data[-2:-1].isalpha() and _western(data[-1:]).islower()
+                return 0 if letter else count
+    return 0
 
 
 def certain_encoding(data: bytes, charset: str) -> tuple[str, int] | None:
@@ -184,20 +209,28 @@ def _checked(text: str, encoding: str, media_type: str, warnings: tuple[Warning,
 
 
 def check_text(text: str, media_type: str) -> None:
-    """Raises DocumentUnreadable where a text is full of control characters, as decoded binary files are."""
+    """Raises DocumentUnreadable where a text is full of control characters, as decoded binary files are, or holds half
+    of a character, which no encoding can write."""
     if "\x00" in text:
         raise DocumentUnreadable(media_type, f"character {text.index(chr(0))} is NUL: this is no text")
-    controls = count_controls(text)
+    try:
+        controls = count_controls(text)
+    except UnicodeEncodeError as error:
+        raise DocumentUnreadable(media_type, f"character {error.start} is half of a surrogate pair") from error
     if controls > max(MAX_CONTROLS, len(text) * MAX_CONTROL_SHARE):
         raise DocumentUnreadable(media_type, f"{controls} control characters: this is no text")
 
 
 def count_controls(text: str) -> int:
-    """How many control characters a text has that no text is written with."""
+    """How many control characters a text has that no text is written with. Raises UnicodeEncodeError where it holds
+    half of a surrogate pair."""
     # A pattern would take ten times as long; no byte of these is part of another character in UTF-8.
-    encoded = text.encode("utf-8", "surrogatepass")
+    encoded = text.encode("utf-8")
     return len(encoded) - len(encoded.translate(None, _CONTROLS))
 
 
 def _warning(message: str, encoding: str) -> Warning:
     return Warning(reason=Reason.DOCUMENT_UNREADABLE, message=message, metadata={"encoding": encoding})
+
+
+CUT_OFF = _warning("it is UTF-8 and ends within a character: the file may have been cut off", "utf-8")

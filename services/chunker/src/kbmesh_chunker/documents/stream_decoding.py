@@ -4,7 +4,7 @@ import codecs
 
 from kbmesh_rpc.errors import DocumentUnreadable
 
-from kbmesh_chunker.documents.decoding import WESTERN, certain_encoding, decode
+from kbmesh_chunker.documents.decoding import CUT_OFF, WESTERN, certain_encoding, decode
 from kbmesh_chunker.documents.source import Warning  # noqa: A004 - the contract's name for it
 
 _LONGEST_CHARACTER = 4
@@ -23,10 +23,12 @@ class StreamDecoder:
         self._bytes = 0
         self._foreign: dict[int, str] = {}
         self.warnings: tuple[Warning, ...] = ()
+        """What was not certain about the head, and, once the file has ended, about its end."""
+        self._declared = False
         certain = certain_encoding(head, charset)
         if certain is not None:
             encoding, self._mark = certain
-            errors = "strict"
+            errors, self._declared = "strict", True
         else:
             self._mark = 0
             guessed = decode(_whole_characters(head), charset=charset, media_type=media_type)
@@ -51,6 +53,9 @@ class StreamDecoder:
         try:
             text = self._decoder.decode(data, final)
         except UnicodeDecodeError as error:
+            if final and not self._declared and error.reason == "unexpected end of data":
+                self.warnings = (*self.warnings, CUT_OFF)
+                return error.object[: error.start].decode(self.encoding) + "\ufffd"
             place = self._bytes - len(error.object) + error.start
             raise DocumentUnreadable(self._media_type, f"byte {place} is not {self.encoding}") from error
         return text.translate(self._foreign) if self._foreign and not text.isascii() else text
