@@ -223,7 +223,7 @@ def _with_front_matter(document: TextDocument) -> TextDocument:
     front = read_front_matter(document.text)
     warnings = document.warnings
     if front.broken:
-        message = "the front matter is not YAML that can be read; it was kept as text"
+        message = "the front matter cannot be read as a whole: each of its lines was read alone"
         warnings = (*warnings, Warning(reason=Reason.DOCUMENT_UNREADABLE, message=message))
     return replace(
         document,
