@@ -268,3 +268,49 @@ def test_a_damaged_file_never_fails_in_another_way() -> None:
         for damaged in (GOOD[:place] + b"\xff" + GOOD[place + 1 :], GOOD[:place] + GOOD[place + 9 :]):
             with contextlib.suppress(KbmeshError):
                 reading(damaged)
+
+
+def two_by_two(word: WordDocument) -> None:
+    table = word.add_table(rows=2, cols=2)
+    for place, cell in enumerate(cell for row in table.rows for cell in row.cells):
+        cell.text = f"cell {place}"
+
+
+def test_what_follows_a_list_stands_at_the_margin() -> None:
+    word = Document()
+    word.add_paragraph("First wash", style="List Number")
+    word.add_paragraph("Then escort", style="List Number")
+    two_by_two(word)
+    word.add_paragraph("Then leave", style="List Number")
+    word.add_heading("Zones", 2)
+    word.add_paragraph("point", style="List Bullet")
+    word.add_paragraph("inner", style="List Bullet 2")
+    two_by_two(word)
+    word.add_paragraph("said", style="Quote")
+    two_by_two(word)
+    rows = "| cell 0 | cell 1 |\n| --- | --- |\n| cell 2 | cell 3 |"
+    assert reading(saved(word)).text == (
+        f"1. First wash\n2. Then escort\n\n{rows}\n\n3. Then leave\n\n## Zones\n\n- point\n  - inner\n\n{rows}\n\n"
+        f"> said\n\n{rows}"
+    )
+
+
+def test_headings_stand_below_the_title() -> None:
+    word = Document()
+    word.add_heading("Pumps", 0)
+    word.add_heading("Care", 1)
+    word.add_heading("Filters", 2)
+    assert reading(saved(word)).text == "# Pumps\n\n## Care\n\n### Filters"
+    plain = Document()
+    plain.add_heading("Care", 1)
+    assert reading(saved(plain)).text == "# Care"
+
+
+def test_breaks_that_were_set_by_hand_are_no_pages() -> None:
+    word = Document()
+    word.add_paragraph("one")
+    word.add_page_break()
+    word.add_paragraph("two").paragraph_format.page_break_before = True
+    document = reading(saved(word))
+    assert document.main.pages is None
+    assert document.text.split() == ["one", "two"]

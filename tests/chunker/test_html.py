@@ -324,3 +324,20 @@ def test_no_word_of_a_page_is_lost_or_split(soup: list[str]) -> None:
     text = markdown(html)
     for word in words:
         assert word in text
+
+
+def table_of(rows: int) -> str:
+    return "<table><tr><th>zone<th>state</tr>" + "".join(f"<tr><td>{n}<td>open</tr>" for n in range(rows)) + "</table>"
+
+
+def test_a_long_table_in_a_list_stands_at_the_margin() -> None:
+    rows = "| zone | state |\n| --- | --- |\n" + "\n".join(f"| {n} | open |" for n in range(60))
+    inner = f"<ul><li>in{table_of(60)}<p>after</p></li><li>next</li></ul>"
+    html = f"<ol><li>one{inner}</li><li>{table_of(60)}</li><li>end</ol>"
+    assert markdown(html) == f"1. one\n   - in\n\n{rows}\n\nafter\n- next\n2.\n\n{rows}\n\n3. end"
+
+
+def test_a_short_table_in_a_list_stays_in_its_item() -> None:
+    html = f"<ul><li>one{table_of(1)}</li></ul>{table_of(1)}"
+    rows = ["| zone | state |", "| --- | --- |", "| 0 | open |"]
+    assert markdown(html) == "- one\n\n" + "\n".join("  " + row for row in rows) + "\n\n" + "\n".join(rows)

@@ -65,6 +65,8 @@ class Body:
         self._cells = 0
         self._depth = 0
         self._paragraphs = 0
+        self._shift = 0
+        """By how many levels headings stand below those that their styles name: a title stands above them all."""
         self._fields: list[list[str]] = []
         """Of each field that is open, its instruction, as long as its result has not begun."""
         self._links: list[bool] = []
@@ -76,10 +78,22 @@ class Body:
         """Reads all of it."""
         root = self._package.xml(self._package.main)
         body = child(root, "body")
-        self._blocks(body if body is not None else root)
+        body = body if body is not None else root
+        self._shift = int(self._has_title(body))
+        self._blocks(body)
         self._end_lists()
         self._write_due()
         self._read_margins()
+
+    def _has_title(self, body: Element) -> bool:
+        """Whether a paragraph has the style of a title and says something."""
+        for element in body.iter():
+            if local(element) != "pStyle" or not self._styles.of(attribute(element, "val")).is_title:
+                continue
+            paragraph = next((above for above in element.iterancestors() if local(above) == "p"), None)
+            if paragraph is not None and any(text.strip() for text in texts(paragraph)):
+                return True
+        return False
 
     # Blocks
 
@@ -121,9 +135,8 @@ class Body:
         if not style.is_code and self._code:
             self.writer.close_code()
             self._code = False
-        if not style.is_quote and self._quote is not None:
-            self.writer.close(self._quote)
-            self._quote = None
+        if not style.is_quote:
+            self._end_quote()
         if heading and not self._cells and any(text.strip() for text in element.itertext()):
             self._end_lists()
             self.writer.heading(min(heading, _MAX_HEADING))
@@ -159,8 +172,8 @@ class Body:
             return 1
         outline = attribute(child(properties, "outlineLvl"), "val")
         if outline.isdigit():
-            return int(outline) + 1 if int(outline) < 9 else 0
-        return style.heading
+            return int(outline) + 1 + self._shift if int(outline) < 9 else 0
+        return style.heading + self._shift if style.heading else 0
 
     def _label(self, properties: Element | None, style: Style) -> tuple[Label | None, int]:
         given = child(properties, "numPr")
@@ -196,10 +209,19 @@ class Body:
         while self._lists:
             self._end_list()
 
+    def _end_quote(self) -> None:
+        if self._quote is not None:
+            self.writer.close(self._quote)
+            self._quote = None
+
     def _table(self, element: Element) -> None:
         if self._code:
             self.writer.close_code()
             self._code = False
+        if not self._cells:
+            # Word's tables stand between the paragraphs of a list, not in them.
+            self._end_lists()
+            self._end_quote()
         outer, self._lists = self._lists, []
         self.writer.open_table()
         self._cells += 1

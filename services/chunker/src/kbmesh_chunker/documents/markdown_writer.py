@@ -20,6 +20,9 @@ from kbmesh_chunker.documents.source import Places
 
 MAX_NESTING = 10
 """Lists and quotes that are nested deeper are written at this depth."""
+MAX_ROWS_IN_ITEM = 400
+"""Characters of a table that stands in a list item. A longer one is written at the margin, where it can be cut between
+its rows."""
 
 
 class Kind(Enum):
@@ -82,6 +85,8 @@ class MarkdownWriter:
     _table: Table | None = None
     _cell: Cell | None = None
     _blocks: int = 0
+    _after_rows: bool = False
+    """Whether a table at the margin has just ended the lists in which it stood."""
     first_heading: str = ""
     """Of the first level, as it reads."""
 
@@ -287,8 +292,22 @@ class MarkdownWriter:
             self._write_all(table)
             return
         rows = table.rows_of_text()
-        if rows:
-            self._emit(Block(Kind.ROWS, rows, tuple(self._containers)))
+        if not rows:
+            return
+        size = sum(len(text) for row in rows for text, _ in row)
+        if size > MAX_ROWS_IN_ITEM and self._containers and all(c.list_ is not None for c in self._containers):
+            self._leave_items()
+        self._emit(Block(Kind.ROWS, rows, tuple(self._containers)))
+        self._after_rows = bool(self._containers) and not self._containers[-1].rest
+
+    def _leave_items(self) -> None:
+        """What follows in the items that are open stands at the margin."""
+        if any(not c.used and c.list_ is not None and c.list_.ordered for c in self._containers):
+            # The number of an item that begins with the table is not to be lost.
+            self._emit(Block(Kind.PARAGRAPH, [[]], tuple(self._containers)))
+        for container in self._containers:
+            container.first = container.rest = ""
+            container.used = True
 
     def _dissolve(self) -> None:
         """The open table is laid out as blocks from here on."""
@@ -335,6 +354,10 @@ class MarkdownWriter:
         innermost = next((c for c in block.containers if not c.used), None)
         new_item = innermost is not None and innermost.list_ is not None
         close = block.close
+        after_rows, self._after_rows = self._after_rows, False
+        if after_rows:
+            self._put("\n\n", 0)
+            return
         if new_item and innermost is not None and innermost.list_ is not None:
             inside = any(c.used for c in block.containers)
             begins = not innermost.list_.written
