@@ -27,7 +27,7 @@ class RecordingExecutor(ThreadPoolExecutor):
         self.cutting = threading.Event()
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Future[Any]:
-        if len(self.futures) == 1:
+        if not self.futures:
             super().submit(self.cutting.set)
         self.futures.append(super().submit(function, *arguments, **keywords))
         return self.futures[-1]
@@ -41,7 +41,7 @@ async def test_a_caller_that_leaves_frees_the_thread() -> None:
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        ended = await asyncio.to_thread(executor.futures[1].exception)
+        ended = await asyncio.to_thread(executor.futures[0].exception)
         assert isinstance(ended, Cancelled)
 
 

@@ -4,7 +4,7 @@ import asyncio
 import contextvars
 import functools
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 BRIEF_CHARACTERS = 8_192
 """Documents up to this size are cut in the event loop, which takes a millisecond or two: handing work to a thread and
-back three times takes as long."""
+back takes as long."""
 
 MAX_REPETITION = 4
 """Chunks together may have this many times the most bytes a document may have. Only a large overlap reaches that."""
@@ -89,8 +89,8 @@ class Progress:
     """Whether a call is still wanted. `check` is called from worker threads."""
 
     deadline: Deadline | None
-    brief: bool = False
-    """Whether the work takes no longer than handing it to a thread would."""
+    at_once: bool = False
+    """Whether all of the work is done where it is called, in one go."""
     _gone: threading.Event = field(default_factory=threading.Event)
 
     def leave(self) -> None:
@@ -148,13 +148,24 @@ class Chunker:
         Where the tokens of a model are needed, also what a TokenCounter raises.
         """
         self.check(request, path=path)
-        progress = Progress(deadline=deadline, brief=len(source.content) <= BRIEF_CHARACTERS)
+        at_once = self._needs_nobody(source, request)
+        progress = Progress(deadline=deadline, at_once=at_once)
         try:
             with self.admission.reserve(len(source.content)):
-                return await self._chunk(source, request, progress, path)
+                work = self._chunk(source, request, progress, path)
+                if not at_once:
+                    return await work
+                if len(source.content) <= BRIEF_CHARACTERS:
+                    return _run(work)
+                return await self.aside(_run, work)
         finally:
             # Threads cannot be ended from outside; they ask.
             progress.leave()
+
+    def _needs_nobody(self, source: SourceDocument, request: ConfigRequest) -> bool:
+        """Whether a document can be read and cut without a model and without a process that reads it."""
+        models = request.strategy in {Strategy.SIMILARITY, Strategy.PROPOSITION} or bool(request.embedding_model)
+        return not models and not parsed_type(source)
 
     async def _chunk(
         self, source: SourceDocument, request: ConfigRequest, progress: Progress, path: str
@@ -181,8 +192,8 @@ class Chunker:
 
     async def _read(self, source: SourceDocument, progress: Progress) -> ExtractedDocument:
         here = functools.partial(read, source, limits=self.limits)
-        if progress.brief and not parsed_type(source):
-            return here()
+        if progress.at_once:
+            return _unless_over(progress, here)
         if self._reader is None:
             return await self.aside(_unless_over, progress, here)
         return await self._reader.read(source, deadline=progress.deadline)
@@ -280,7 +291,7 @@ class Chunker:
 
     async def _in_turn(self, progress: Progress, function: Callable[..., T], *arguments: Any) -> T:
         """Like `aside`, unless the caller has gone or the deadline has passed when it is its turn."""
-        if progress.brief:
+        if progress.at_once:
             return _unless_over(progress, function, *arguments)
         return await self.aside(_unless_over, progress, function, *arguments)
 
@@ -293,6 +304,17 @@ class Chunker:
         """Runs work that takes the processor for long outside the event loop."""
         call = functools.partial(contextvars.copy_context().run, function, *arguments)
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """Runs work that waits for nobody."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    work.close()
+    raise RuntimeError("work that was to wait for nobody did wait")
 
 
 def _unless_over(progress: Progress, function: Callable[..., T], *arguments: Any) -> T:
