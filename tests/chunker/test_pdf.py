@@ -476,3 +476,62 @@ def test_a_table_of_contents_is_a_table() -> None:
             canvas.drawString(72, 600 - 14 * row, f"{row}.1 Pumps " + ". " * 60 + f"{row + 10}")
 
     assert "\n".join(f"{row}.1 Pumps\t{row + 10}" for row in range(8)) in extract(write(draw)).text
+
+
+def test_a_title_in_the_middle_is_no_part_of_the_heading_below_it() -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.setFont("Helvetica-Bold", 18)
+        canvas.drawCentredString(WIDTH / 2, 760, "Pumps, third quarter of the year")
+        heading(canvas, "Summary", 732, 18)
+        y = paragraph(canvas, PROSE * 3, 72, 705, width=450)
+        y = heading(canvas, "A heading that goes on", y, 18)
+        y = heading(canvas, "in a second line", y + 6, 18)
+        paragraph(canvas, PROSE * 3, 72, y, width=450)
+
+    found = [title for _, title in titles(extract(write(draw)))]
+    assert found == ["Pumps, third quarter of the year", "Summary", "A heading that goes on in a second line"]
+
+
+@pytest.mark.parametrize("lines", [["Ana Lee, Platform team"], ["Ana Lee", "3 May 2026"]])
+def test_who_wrote_it_is_no_heading(lines: list[str]) -> None:
+    def draw(canvas: Canvas) -> None:
+        y = heading(canvas, "Pumps and how to care for them", 760, 22) - 20
+        for number, line in enumerate(lines):
+            y = heading(canvas, line, y, 13 - number) - 10
+        for title in ("Care", "Filters"):
+            y = heading(canvas, title, y - 20, 16)
+            y = paragraph(canvas, PROSE * 3, 72, y, width=450)
+
+    document = extract(write(draw))
+    assert titles(document) == [(1, "Pumps and how to care for them"), (2, "Care"), (2, "Filters")]
+    assert all(line in document.text for line in lines)
+
+
+def test_an_entry_of_a_contents_page_that_takes_two_lines_is_no_heading() -> None:
+    def draw(canvas: Canvas) -> None:
+        y = heading(canvas, "Contents", 760, 16) - 20
+        canvas.setFont("Helvetica-Bold", 12)
+        for number in range(3):
+            canvas.drawString(72, y, f"Care of the pump that stands in the cellar of house {number}")
+            canvas.drawString(72, y - 14, "and of its filters")
+            canvas.drawString(500, y - 14, str(number + 3))
+            y -= 40
+        canvas.showPage()
+        y = heading(canvas, "Care", 760, 16)
+        paragraph(canvas, PROSE * 9, 72, y, width=450)
+
+    document = extract(write(draw))
+    assert [title for _, title in titles(document)] == ["Contents", "Care"]
+    assert "house 1" in document.text
+
+
+def test_one_page_is_named_as_one() -> None:
+    def draw(canvas: Canvas, scanned: int) -> None:
+        paragraph(canvas, PROSE, 72, 700, width=400)
+        for _ in range(scanned):
+            canvas.showPage()
+            canvas.rect(10, 10, 400, 500, fill=1)
+
+    for scanned, message in ((1, "page 2 has no text"), (2, "pages 2-3 have no text")):
+        (warning,) = extract(write(lambda canvas, scanned=scanned: draw(canvas, scanned))).warnings  # type: ignore[misc] # binds now
+        assert warning.message.startswith(message)

@@ -247,3 +247,27 @@ def test_bytes_of_no_meaning_are_no_text(count: int) -> None:
 def test_half_of_a_surrogate_pair_is_no_text(media_type: str) -> None:
     with pytest.raises(DocumentUnreadable):
         reading("half a face \ud83d here", media_type=media_type)
+
+
+@pytest.mark.parametrize(
+    "content", ["<!DOCTYPE html><html><p>Hi <b>there</b></html>", b"<html><p>Hi <b>there</b></html>"]
+)
+def test_a_type_that_nobody_knows_does_not_hide_what_a_page_is(content: str | bytes) -> None:
+    document = reading(content, media_type="nonsense/foo; charset=utf-8")
+    assert (document.text, document.media_type) == ("Hi there", "text/html")
+    assert reading("# One\n\n# Two\n", media_type="nonsense/foo", filename="a.md").media_type == "text/markdown"
+    assert reading("<html>", media_type="text/plain").text == "<html>"
+    assert reading("BEGIN:VCARD\n", media_type="text/vcard").media_type == "text/vcard"
+
+
+@pytest.mark.parametrize("filename", ["a.pdf", "a.docx", "a.html", "a.txt", ""])
+def test_a_file_of_no_bytes_is_empty(filename: str) -> None:
+    with pytest.raises(DocumentEmpty):
+        reading(b"", filename=filename)
+
+
+def test_a_picture_that_is_called_a_pdf_is_said_to_be_both() -> None:
+    with pytest.raises(UnsupportedMediaType) as raised:
+        reading(b"\x89PNG\r\n\x1a\n....", filename="a.pdf")
+    assert raised.value.metadata == {"media_type": "image/png"}
+    assert "application/pdf" in raised.value.message

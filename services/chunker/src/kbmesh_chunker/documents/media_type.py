@@ -64,6 +64,7 @@ _CODE_TYPES = frozenset(_CODE_BY_EXTENSION.values()) | frozenset(_CODE_BY_NAME.v
     "text/x-python-script", "application/x-httpd-php", "text/x-csrc", "text/x-c++src", "text/x-java-source",
     "text/x-chdr", "text/x-c++hdr", "text/x-sql",
 }  # fmt: skip
+_KNOWN_TYPES = frozenset(_BY_EXTENSION.values()) | _CODE_TYPES
 _SAYS_NOTHING = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/unknown", "*/*"})
 _OTHER_NAMES = {
     "application/jsonl": JSON_LINES, "application/jsonlines": JSON_LINES, "application/x-jsonlines": JSON_LINES,
@@ -173,6 +174,29 @@ def is_text_type(media_type: str) -> bool:
             )
         )
     return kind not in {"image", "audio", "video", "font", "model", "multipart"}
+
+
+def is_known_type(media_type: str) -> bool:
+    """Whether it is known how documents of this type are written. What is not may be said by mistake."""
+    subtype = media_type.rpartition("/")[2]
+    return (
+        not is_text_type(media_type)
+        or media_type in _KNOWN_TYPES
+        or subtype in _TEXT_APPLICATIONS
+        or subtype.endswith(("+json", "+xml", "+yaml"))
+    )
+
+
+def settled_type(declared: str, filename: str, head: str) -> str:
+    """The media type of a document of which one is declared, named or shown by its first characters; empty where none
+    is. A declared one of which nothing is known gives way to the name, and to what can be nothing else."""
+    if declared and is_known_type(declared):
+        return declared
+    named = type_by_name(filename)
+    if named or not declared:
+        return named
+    shown = type_by_content(head)
+    return declared if shown in {PLAIN, MARKDOWN} else shown
 
 
 def type_by_name(filename: str) -> str:

@@ -95,9 +95,15 @@ def _read_pages(document: pdfium.PdfDocument, reading: Reading) -> tuple[list[Pa
         raise DocumentUnreadable(PDF, "it has no text layer: its pages are pictures, which must be recognised first")
     warnings = []
     if scanned:
-        warnings.append(_about_pages(scanned, "have no text layer: what they show is not in the text"))
+        warnings.append(
+            _about_pages(
+                scanned,
+                "has no text layer: what it shows is not in the text",
+                "have no text layer: what they show is not in the text",
+            )
+        )
     if broken:
-        warnings.append(_about_pages(broken, "are damaged and were not read"))
+        warnings.append(_about_pages(broken, "is damaged and was not read", "are damaged and were not read"))
     if count > limit:
         message = f"only the first {limit} of {count} pages were read"
         metadata = {"page": f"{limit + 1}-{count}", "limit": str(limit)}
@@ -110,12 +116,12 @@ def _is_picture(page: Page) -> bool:
     return (not characters and page.drawn) or (characters < _FEW_CHARACTERS and page.images >= _SCANNED)
 
 
-def _about_pages(numbers: Sequence[int], what: str) -> Warning:
+def _about_pages(numbers: Sequence[int], one: str, several: str) -> Warning:
     ranges = list(_ranges(numbers))
     shown = ", ".join(ranges[:_SHOWN_RANGES]) + (", …" if len(ranges) > _SHOWN_RANGES else "")
     return Warning(
         reason=Reason.DOCUMENT_UNREADABLE,
-        message=f"pages {shown} {what}",
+        message=f"page {shown} {one}" if len(numbers) == 1 else f"pages {shown} {several}",
         metadata={"page": shown, "pages": str(len(numbers))},
     )
 

@@ -13,6 +13,9 @@ _MIN_OUTLINE = 3
 _MAX_LEVEL = 6
 _SHORT = 24
 _NUMBERED = re.compile(r"(?:(\d{1,3}(?:\.\d{1,3}){0,5})\.?|([A-Z](?:\.\d{1,3}){1,5})\.?)[ \t]+(?=\S)")
+_BYLINE = re.compile(r"(?:by|von|par|por|di|door)\s|.*[@,·|]", re.IGNORECASE)
+_DATE = re.compile(r".*\b(?:19|20)\d\d\b")
+_PART = re.compile(r"(?:chapter|section|part|appendix|kapitel|teil|chapitre|第)", re.IGNORECASE)
 _ORDINAL = re.compile(r"(?:chapter|section|part|appendix|kapitel|chapitre|第)?(?:[\divxlc]+|[a-z])?(?:[章節部編])?")
 _SENTENCE_END = (".", ",", ";", ":", "。", "、", "!")
 _MANY = 0.3
@@ -71,7 +74,7 @@ def _run(lines: Sequence[Line], first: int) -> list[Line]:
     """A line and those right below it that are set like it."""
     run = [lines[first]]
     for line in lines[first + 1 : first + _MAX_LINES]:
-        if _style(line) != _style(run[0]) or not _follows(run[-1], line):
+        if _style(line) != _style(run[0]) or not _goes_on(run[-1], line):
             break
         run.append(line)
     return run
@@ -80,6 +83,16 @@ def _run(lines: Sequence[Line], first: int) -> list[Line]:
 def _follows(above: Line, below: Line) -> bool:
     """Whether a line stands close below another."""
     return above.column == below.column and 0 < above.baseline - below.baseline < 1.7 * max(above.size, below.size)
+
+
+def _goes_on(above: Line, below: Line) -> bool:
+    """Whether two lines of one style belong together: a title in the middle and a heading at the margin do not."""
+    size = max(above.size, below.size)
+    if not _follows(above, below) or above.baseline - below.baseline > 1.5 * size:
+        return False
+    middles = abs(above.left + above.right - below.left - below.right) / 2
+    indented = -0.7 * size < below.left - above.left < 4 * size
+    return indented or middles < size or abs(above.right - below.right) < 0.7 * size
 
 
 def _title(lines: Sequence[Line]) -> str:
@@ -153,6 +166,7 @@ def _mark_by_style(pages: Sequence[Sequence[Line]], body: Body) -> None:
         runs = [run for run in runs if run[0].size > 1.15 * body.size]
     if not runs or sum(map(len, runs)) > total * _MANY:
         return
+    runs = _without_bylines(runs, pages)
     styles = sorted({_style(run[0]) for run in runs}, reverse=True)
     ranks = {style: rank for rank, style in enumerate(styles, start=1)}
     numbers = [_depth(run) for run in runs]
@@ -162,6 +176,36 @@ def _mark_by_style(pages: Sequence[Sequence[Line]], body: Body) -> None:
     for run, depth in zip(runs, numbers, strict=True):
         rank = ranks[_style(run[0])]
         _mark(run, first_numbered - 1 + depth if numbered and depth else rank)
+
+
+def _without_bylines(runs: Sequence[list[Line]], pages: Sequence[Sequence[Line]]) -> list[list[Line]]:
+    """Headings without what stands between a title and the text of the first page: who wrote it, and when. It is set
+    like nothing else, and something else that is set apart follows it, or it reads so."""
+    first = next(lines for lines in pages if lines)
+    own = [run for run in runs if run[0].page == first[0].page]
+    if not own:
+        return list(runs)
+    title = max(own, key=lambda run: run[0].size)
+    places = {id(line): place for place, line in enumerate(first)}
+    below: list[list[Line]] = []
+    last = title
+    for run in own[own.index(title) + 1 :]:
+        if places[id(run[0])] != places[id(last[-1])] + 1:
+            break
+        below.append(run)
+        last = run
+    counts = Counter(_style(run[0]) for run in runs)
+    left_out = {
+        id(run)
+        for run in below
+        if counts[_style(run[0])] == 1
+        and run[0].size < title[0].size
+        and (
+            _DATE.match(_title(run))
+            or (not (_depth(run) or _PART.match(run[0].text)) and (run is not below[-1] or _BYLINE.match(_title(run))))
+        )
+    }
+    return [run for run in runs if id(run) not in left_out]
 
 
 def _style(line: Line) -> tuple[float, bool]:
@@ -196,11 +240,16 @@ def _is_set_apart(line: Line, body: Body) -> bool:
 
 def _continues(above: Line | None, below: Line | None) -> bool:
     """Whether two lines of one style follow each other so closely that they are lines of one paragraph."""
-    return above is not None and below is not None and _style(above) == _style(below) and _follows(above, below)
+    return above is not None and below is not None and _style(above) == _style(below) and _goes_on(above, below)
 
 
 def _reads_as_heading(run: Sequence[Line]) -> bool:
     title = _title(run)
-    if len(title) >= MAX_TITLE or sum(map(str.isalpha, title)) < 2 or "\t" in _NUMBERED.sub("", run[0].text, 1):
+    if len(title) >= MAX_TITLE or sum(map(str.isalpha, title)) < 2 or _is_row(run):
         return False
     return not title.endswith(_SENTENCE_END) or (title.endswith(":") and len(run) == 1)
+
+
+def _is_row(run: Sequence[Line]) -> bool:
+    """Whether it is a row of cells, such as an entry of a table of contents with its page, also one of two lines."""
+    return any("\t" in (line.text if place else _NUMBERED.sub("", line.text, 1)) for place, line in enumerate(run))

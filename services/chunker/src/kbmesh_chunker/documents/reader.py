@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Protocol
 
 from kbmesh_rpc.deadline import Deadline
-from kbmesh_rpc.errors import DocumentEmpty, DocumentTooLarge, Reason, UnsupportedMediaType
+from kbmesh_rpc.errors import DocumentEmpty, DocumentTooLarge, KbmeshError, Reason, UnsupportedMediaType, rebuild
 
 from kbmesh_chunker.blank import is_visible
 from kbmesh_chunker.documents.archive import ZIP
@@ -31,9 +31,9 @@ from kbmesh_chunker.documents.media_type import (
     is_slack_export,
     is_text_type,
     parse_media_type,
+    settled_type,
     source_type_of,
     type_by_content,
-    type_by_name,
 )
 from kbmesh_chunker.documents.reading import Reading, ReadingLimits
 from kbmesh_chunker.documents.slack import read_slack_archive, read_slack_json, read_slack_text
@@ -126,13 +126,10 @@ def _was_emptied(document: TextDocument) -> bool:
 def parsed_type(source: SourceDocument) -> str:
     """The media type of a document whose reader does more than decode it: such documents are read where they can do no
     harm. Empty for others."""
-    content, binary = source.content, ""
-    head = content[:_HEAD]
-    if isinstance(head, bytes):
-        binary = binary_type(head[:_MAGIC_BYTES])
-        # The NULs are those of UTF-16: what matters here is ASCII in any encoding.
-        head = head.decode("latin-1").replace("\0", "")
-    media_type = parse_media_type(source.media_type).media_type or type_by_name(source.filename)
+    content = source.content
+    binary = binary_type(content[:_MAGIC_BYTES]) if isinstance(content, bytes) else ""
+    head = _head(content)
+    media_type = settled_type(parse_media_type(source.media_type).media_type, source.filename, head)
     if binary or media_type in BINARY_READERS:
         return binary or media_type
     if is_slack_export(head, source.filename):
@@ -145,6 +142,24 @@ def parsed_type(source: SourceDocument) -> str:
     return MAIL if source.grammar is Grammar.MAIL else ""
 
 
+def _head(content: str | bytes) -> str:
+    """The first characters. Those of bytes are right where they are ASCII, in any encoding."""
+    head = content[:_HEAD]
+    if isinstance(head, str):
+        return head
+    # The NULs are those of UTF-16.
+    return head.decode("latin-1").replace("\0", "").removeprefix("\xef\xbb\xbf")
+
+
+def _unsupported(media_type: str, named: str) -> KbmeshError:
+    """UnsupportedMediaType. It tells of a file whose content is of another type than its name or its sender says."""
+    error = UnsupportedMediaType(media_type)
+    if named in {"", media_type}:
+        return error
+    message = f"{error.message}, which the content is; its name or media type says {named!r}"
+    return rebuild(error.reason, message, error.metadata, (), None)
+
+
 def preload() -> None:
     """Imports what readers import only when they are needed, so that the first document need not wait for it."""
     for module in _PARSERS:
@@ -154,7 +169,13 @@ def preload() -> None:
 def read_documents(source: SourceDocument, reading: Reading) -> Sequence[TextDocument]:
     """The documents of which a document is made; one, unless it holds others."""
     declared = parse_media_type(source.media_type)
-    media_type = declared.media_type or type_by_name(source.filename)
+    media_type = settled_type(declared.media_type, source.filename, _head(source.content))
+    if not source.content:
+        raise DocumentEmpty
+    if declared.media_type not in {"", media_type}:
+        # Readers ask what was declared; that the type was wrong does not make the charset so.
+        charset = f"; charset={declared.charset}" if declared.charset else ""
+        source = replace(source, media_type=media_type + charset)
     if isinstance(source.content, bytes):
         check_size(len(source.content), reading.limits.max_document_bytes)
         binary = binary_type(source.content[:_MAGIC_BYTES])
@@ -163,7 +184,7 @@ def read_documents(source: SourceDocument, reading: Reading) -> Sequence[TextDoc
         if binary in BINARY_READERS:
             return BINARY_READERS[binary](replace(source, media_type=binary), reading)
         if binary or (media_type and not is_text_type(media_type)):
-            raise UnsupportedMediaType(binary or media_type)
+            raise _unsupported(binary or media_type, media_type)
         reader = TEXT_READERS.get(media_type)
         if reader is not None:
             return reader(source, reading)
