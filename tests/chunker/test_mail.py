@@ -373,6 +373,16 @@ class TestParts:
         assert "49 EUR" in mail.text
         assert (Reason.CONTENT_LEFT_OUT in reasons(mail)) == (notice != "Your invoice")
 
+    def test_a_notice_that_is_longer_than_the_text(self) -> None:
+        notice = one_part("text/plain", "Se questa email non viene visualizzata correttamente, clicca qui")
+        assert read_mail(multipart("alternative", notice, one_part("text/html", "<p>Your code is 1234.</p>"))).text == (
+            "Your code is 1234."
+        )
+        plain = one_part("text/plain", "Your code is 1234. See you soon.")
+        assert read_mail(multipart("alternative", plain, one_part("text/html", "<p>ACME</p>"))).text == (
+            "Your code is 1234. See you soon."
+        )
+
     def test_a_plain_text_that_breaks_off(self) -> None:
         paragraphs = [f"Paragraph {number} tells of the plan for the year and of its cost." for number in range(40)]
         html = "".join(f"<p>{paragraph}</p>" for paragraph in paragraphs)

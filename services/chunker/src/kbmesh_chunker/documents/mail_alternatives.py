@@ -16,6 +16,8 @@ SHORT_CHARACTERS = 400
 _MUCH_MORE = 1.5
 _MOST = 0.6
 _FEW = 0.5
+_HARDLY_ANY = 0.2
+_LOGO_WORDS = 3
 _LINK = re.compile(r"(?:[a-z][a-z+.-]{1,20}://|mailto:|www\.)[^\s<>\"']+", re.IGNORECASE)
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
@@ -42,6 +44,9 @@ def is_better(rich: str, plain: str) -> bool:
         return is_short or shared >= _MOST * plain_count
     if not is_short or shared >= _FEW * rich_count:
         return False
+    if shared < _HARDLY_ANY * min(plain_count, rich_count):
+        # They do not say the same; most readers see the HTML, unless it is no more than a logo.
+        return rich_count >= _LOGO_WORDS
     return rich_count > plain_count or _NOTICE.search(plain) is not None
 
 
@@ -55,7 +60,7 @@ def left_out_words(dropped: str, taken: str) -> tuple[Warning, ...]:
     return (
         Warning(
             reason=Reason.CONTENT_LEFT_OUT,
-            message=f"another version of the mail's text was not taken, which has {len(missing)} other words: {sample}",
+            message=f"a version of the mail's text was not taken; words of it that are not in the other: {sample}",
             metadata={"words": str(len(missing)), "left_out": sample},
         ),
     )
