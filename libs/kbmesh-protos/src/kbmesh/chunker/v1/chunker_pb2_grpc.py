@@ -58,8 +58,8 @@ class ChunkerServiceServicer:
 
     def Chunk(self, request, context):
         """Chunk cuts one whole document. Fails with INVALID_FIELD, DOCUMENT_EMPTY, DOCUMENT_UNREADABLE,
-        DOCUMENT_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, or with DEPENDENCY_UNAVAILABLE where the strategy or the token limit
-        needs the embedder.
+        DOCUMENT_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, with QUEUE_FULL where too much waits to be cut, or with
+        DEPENDENCY_UNAVAILABLE where the strategy or the token limit needs the embedder.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -67,7 +67,9 @@ class ChunkerServiceServicer:
 
     def ChunkStream(self, request_iterator, context):
         """ChunkStream takes a document in parts and gives its chunks. The first message carries the header, each later one
-        a part; the last answer is the summary.
+        a part; the last answer is the summary. FIXED cuts plain text, and SEMANTIC plain text and Markdown, as it comes and
+        of any size; everything else is collected up to the limit of a document first. Fails like Chunk, then also after
+        chunks were sent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

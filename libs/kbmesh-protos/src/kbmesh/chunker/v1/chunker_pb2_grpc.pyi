@@ -35,12 +35,14 @@ class ChunkerServiceStub:
     def __new__(cls, channel: _aio.Channel) -> ChunkerServiceAsyncStub: ...
     Chunk: _grpc.UnaryUnaryMultiCallable[_chunker_pb2.ChunkRequest, _chunker_pb2.ChunkResponse]
     """Chunk cuts one whole document. Fails with INVALID_FIELD, DOCUMENT_EMPTY, DOCUMENT_UNREADABLE,
-    DOCUMENT_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, or with DEPENDENCY_UNAVAILABLE where the strategy or the token limit
-    needs the embedder.
+    DOCUMENT_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, with QUEUE_FULL where too much waits to be cut, or with
+    DEPENDENCY_UNAVAILABLE where the strategy or the token limit needs the embedder.
     """
     ChunkStream: _grpc.StreamStreamMultiCallable[_chunker_pb2.ChunkStreamRequest, _chunker_pb2.ChunkStreamResponse]
     """ChunkStream takes a document in parts and gives its chunks. The first message carries the header, each later one
-    a part; the last answer is the summary.
+    a part; the last answer is the summary. FIXED cuts plain text, and SEMANTIC plain text and Markdown, as it comes and
+    of any size; everything else is collected up to the limit of a document first. Fails like Chunk, then also after
+    chunks were sent.
     """
     ListStrategies: _grpc.UnaryUnaryMultiCallable[_chunker_pb2.ListStrategiesRequest, _chunker_pb2.ListStrategiesResponse]
     """ListStrategies tells which strategies this server offers, with their defaults. One that needs a model which this
@@ -54,12 +56,14 @@ class ChunkerServiceAsyncStub(ChunkerServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Chunk: _aio.UnaryUnaryMultiCallable[_chunker_pb2.ChunkRequest, _chunker_pb2.ChunkResponse]  # type: ignore[assignment]
     """Chunk cuts one whole document. Fails with INVALID_FIELD, DOCUMENT_EMPTY, DOCUMENT_UNREADABLE,
-    DOCUMENT_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, or with DEPENDENCY_UNAVAILABLE where the strategy or the token limit
-    needs the embedder.
+    DOCUMENT_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, with QUEUE_FULL where too much waits to be cut, or with
+    DEPENDENCY_UNAVAILABLE where the strategy or the token limit needs the embedder.
     """
     ChunkStream: _aio.StreamStreamMultiCallable[_chunker_pb2.ChunkStreamRequest, _chunker_pb2.ChunkStreamResponse]  # type: ignore[assignment]
     """ChunkStream takes a document in parts and gives its chunks. The first message carries the header, each later one
-    a part; the last answer is the summary.
+    a part; the last answer is the summary. FIXED cuts plain text, and SEMANTIC plain text and Markdown, as it comes and
+    of any size; everything else is collected up to the limit of a document first. Fails like Chunk, then also after
+    chunks were sent.
     """
     ListStrategies: _aio.UnaryUnaryMultiCallable[_chunker_pb2.ListStrategiesRequest, _chunker_pb2.ListStrategiesResponse]  # type: ignore[assignment]
     """ListStrategies tells which strategies this server offers, with their defaults. One that needs a model which this
@@ -76,8 +80,8 @@ class ChunkerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_chunker_pb2.ChunkResponse, _abc.Awaitable[_chunker_pb2.ChunkResponse]]:
         """Chunk cuts one whole document. Fails with INVALID_FIELD, DOCUMENT_EMPTY, DOCUMENT_UNREADABLE,
-        DOCUMENT_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, or with DEPENDENCY_UNAVAILABLE where the strategy or the token limit
-        needs the embedder.
+        DOCUMENT_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, with QUEUE_FULL where too much waits to be cut, or with
+        DEPENDENCY_UNAVAILABLE where the strategy or the token limit needs the embedder.
         """
 
     @_abc_1.abstractmethod
@@ -87,7 +91,9 @@ class ChunkerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_chunker_pb2.ChunkStreamResponse], _abc.AsyncIterator[_chunker_pb2.ChunkStreamResponse]]:
         """ChunkStream takes a document in parts and gives its chunks. The first message carries the header, each later one
-        a part; the last answer is the summary.
+        a part; the last answer is the summary. FIXED cuts plain text, and SEMANTIC plain text and Markdown, as it comes and
+        of any size; everything else is collected up to the limit of a document first. Fails like Chunk, then also after
+        chunks were sent.
         """
 
     @_abc_1.abstractmethod

@@ -62,8 +62,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_INFERENCE_FAILED: _ErrorReason.ValueType  # 13
     """INTERNAL, and per item. The model gave no usable output (NaN, a zero vector, a failed run). Metadata: `model`."""
     ERROR_REASON_QUEUE_FULL: _ErrorReason.ValueType  # 14
-    """RESOURCE_EXHAUSTED. The queue is full; google.rpc.RetryInfo tells when to come back. Metadata: `queued_tokens`,
-    `limit`.
+    """RESOURCE_EXHAUSTED. The queue is full; google.rpc.RetryInfo tells when to come back. The chunker counts bytes, and
+    has `queued_bytes` in place of the tokens. Metadata: `queued_tokens`, `limit`.
     """
     ERROR_REASON_DEADLINE_EXCEEDED: _ErrorReason.ValueType  # 15
     """DEADLINE_EXCEEDED. The deadline passed before the work was done. Metadata: `stage`."""
@@ -143,8 +143,8 @@ Metadata: `tokens`, `limit`.
 ERROR_REASON_INFERENCE_FAILED: ErrorReason.ValueType  # 13
 """INTERNAL, and per item. The model gave no usable output (NaN, a zero vector, a failed run). Metadata: `model`."""
 ERROR_REASON_QUEUE_FULL: ErrorReason.ValueType  # 14
-"""RESOURCE_EXHAUSTED. The queue is full; google.rpc.RetryInfo tells when to come back. Metadata: `queued_tokens`,
-`limit`.
+"""RESOURCE_EXHAUSTED. The queue is full; google.rpc.RetryInfo tells when to come back. The chunker counts bytes, and
+has `queued_bytes` in place of the tokens. Metadata: `queued_tokens`, `limit`.
 """
 ERROR_REASON_DEADLINE_EXCEEDED: ErrorReason.ValueType  # 15
 """DEADLINE_EXCEEDED. The deadline passed before the work was done. Metadata: `stage`."""
