@@ -80,7 +80,7 @@ else
 endif
 
 .PHONY: demo
-demo: setup ## Start the whole mesh, ingest examples/, ask four questions, stop
+demo: setup ## Start the whole mesh, ingest examples/, ask five questions, stop
 	$(BIN)/kbmesh demo
 
 .PHONY: bench-peers

@@ -44,7 +44,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     return home
 
 
-EXPECTED = ("shipctl rollback", "two-person act", "acknowledged them too late", "856 of 900")
+EXPECTED = ("shipctl rollback", "two-person act", "acknowledged them too late", "856 of 900", "starts 16 workers")
 
 
 def test_the_demo_answers_each_question_from_another_document(home: Home) -> None:
@@ -55,6 +55,7 @@ def test_the_demo_answers_each_question_from_another_document(home: Home) -> Non
         "handbook/policy-backups-and-retention.md",
         "conversations/mail-webhook-duplicates.eml",
         "handbook/capacity-review-2026-q3.pdf",
+        "conversations/slack/platform.slack.zip",
     ]
     answers = [answer["results"][0]["text"] for answer in printed["answers"]]
     for text, words in zip(answers, EXPECTED, strict=True):

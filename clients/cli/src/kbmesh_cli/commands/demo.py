@@ -1,4 +1,4 @@
-"""`kbmesh demo`: a mesh, some documents, four questions."""
+"""`kbmesh demo`: a mesh, some documents, five questions."""
 
 import contextlib
 import time
@@ -34,6 +34,7 @@ QUESTIONS = (
     "Who may restore a customer backup?",
     "Why did the payment webhooks arrive twice?",
     "How many connections did the order database have open at the peak?",
+    "Why are the search pods slower on the ARM nodes?",
 )
 
 
@@ -52,7 +53,7 @@ def demo(
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Start a mesh on free ports, take in the example documents, ask four questions, and stop.
+    """Start a mesh on free ports, take in the example documents, ask five questions, and stop.
 
     Everything but the model lives in a temporary folder, unless --home names one.
     """
@@ -74,7 +75,7 @@ def demo(
         console.print(f"   ready at {mesh.endpoint}")
         console.print(f"[bold]2. Taking in {escape(str(folder))}[/]")
         counts = {name: _fill(client, name, folder, console) for name in KNOWLEDGE_BASES}
-        console.print("[bold]3. Asking four questions[/]")
+        console.print("[bold]3. Asking five questions[/]")
         answered = []
         for question in QUESTIONS:
             answer = client.retrieve(question, list(KNOWLEDGE_BASES), top_k=2)
