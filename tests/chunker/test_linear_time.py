@@ -67,7 +67,7 @@ def test_twice_the_text_is_twice_the_work(unit: str, strategy: Strategy, size: i
     count = min((1_000 if size == 16 else 6_000) // len(unit), 400)
     text = "x" + unit * count
     once, twice = calls(text, strategy, size), calls(text + text, strategy, size)
-    assert twice < 2.4 * once + 2_000
+    assert twice < 2.4 * once + 4_000
 
 
 @pytest.mark.soak
