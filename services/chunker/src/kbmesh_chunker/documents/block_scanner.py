@@ -11,6 +11,8 @@ from markdown_it.common.utils import mdTrim
 from markdown_it.rules_block.html_block import HTML_SEQUENCES
 from markdown_it.rules_block.table import escapedSplit
 
+from kbmesh_chunker.documents.heading_title import without_closing
+
 MAX_NESTING = 20
 """Levels of lists within lists that are looked into, two for each list, as the library does."""
 
@@ -137,7 +139,7 @@ class BlockScanner:
         if sign == "<" and (after := self._html(line, indent, level, text)):
             return after
         if sign == "#" and (marks := _ATX.match(text)):
-            self._heading([line, line + 1], level, marks.end(), _without_closing(text[marks.end() :]))
+            self._heading([line, line + 1], level, marks.end(), without_closing(text[marks.end() :]))
             return line + 1
         if level == 0:
             self._end = self._most(line)
@@ -366,10 +368,3 @@ class BlockScanner:
             if not text.strip(_SPACES):
                 return False
         return line + _MOST_OF_DEFINITION < self._end
-
-
-def _without_closing(content: str) -> str:
-    """The text of a heading without the marks that may close it."""
-    content = content.rstrip(_SPACES)
-    opened = content.rstrip("#")
-    return opened if opened[-1:] in {" ", "\t"} else content

@@ -27,34 +27,35 @@ _LONG = frozenset({"fence", "html_block", "code_block"})
 _LINE_END = re.compile(r"\r\n?|\n")
 
 
-def parse_blocks(text: str) -> Iterator[Sequence[BlockToken | Token]]:
-    """The tokens of each outermost block, in order; the `map` of each token has its lines."""
-    lines = (_LINE_END.sub("\n", text) if "\r" in text else text).split("\n")
-    if not lines[-1].strip(" \t"):
-        lines.pop()
-    scanner = BlockScanner(lines, max_lines=MAX_BLOCK_LINES)
-    line = 0
-    while line < len(lines):
-        if not lines[line].strip(" \t"):
-            line += 1
-            continue
+class BlockParser:
+    """Finds the outermost blocks of a text by its lines, which are without their ends."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = lines
+        self._scanner = BlockScanner(lines, max_lines=MAX_BLOCK_LINES)
+
+    def blocks(self, line: int) -> Iterator[tuple[Sequence[BlockToken | Token], int]]:
+        """The block that begins at `line`, which is not empty, and perhaps some that follow: tokens, line after it.
+
+        The `map` of each token has its lines. Definitions of links have no tokens.
+        """
         try:
-            after = scanner.block(line)
+            after = self._scanner.block(line)
         except NotScanned:
-            end = _certain_end(lines, line)
-            contained = lines[line].lstrip(" \t")[:1] in _CONTAINED
-            for tokens, first, after in _parse_by_library("\n".join(lines[line:end]) + "\n", line):
-                kind = tokens[0].type if tokens else ""
-                if after >= end and (kind in _LONG or (contained and kind in _LISTS)):
-                    # It may go on after what the library was given.
-                    line = first
-                    break
-                line = after
-                if tokens:
-                    yield tokens
+            yield from self._by_library(line)
         else:
-            yield scanner.tokens
-            line = after
+            yield self._scanner.tokens, after
+
+    def _by_library(self, line: int) -> Iterator[tuple[Sequence[BlockToken | Token], int]]:
+        lines = self._lines
+        contained = lines[line].lstrip(" \t")[:1] in _CONTAINED
+        end = _certain_end(lines, line)
+        for tokens, _, after in _parse_by_library("\n".join(lines[line:end]) + "\n", line):
+            kind = tokens[0].type if tokens else ""
+            if after >= end and (kind in _LONG or (contained and kind in _LISTS)):
+                # It may go on after what the library was given.
+                return
+            yield tokens, after
 
 
 def _certain_end(lines: Sequence[str], line: int) -> int:
@@ -64,7 +65,7 @@ def _certain_end(lines: Sequence[str], line: int) -> int:
     while after < len(lines):
         # No block quote goes on after an empty line, and no item after one without indentation.
         if contained and not lines[after].strip(" \t"):
-            return after
+            return after + 1
         if lines[after][:1] not in _GOES_ON and not lines[after - 1].strip(" \t"):
             return after
         after += 1

@@ -1,0 +1,34 @@
+"""What a block of a Markdown text is."""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class BlockKind(StrEnum):
+    """What a block is."""
+
+    HEADING = "heading"
+    PARAGRAPH = "paragraph"
+    TABLE = "table"
+    CODE = "code"
+    LIST = "list"
+    QUOTE = "quote"
+    OTHER = "other"
+
+
+class Block(NamedTuple):
+    """A block that stands in no other. Positions are code points of the whole text, ends are exclusive."""
+
+    kind: BlockKind
+    start: int
+    end: int
+    level: int = 0
+    """Of a heading, 1 to 6."""
+    title: str = ""
+    """Of a heading, as it reads: without its markup."""
+    language: str = ""
+    """Of fenced code, as its fence says."""
+    inner: tuple[tuple[int, int], ...] = ()
+    """Where its parts start and how welcome a cut is there: (position, strength), strength 1 to 3."""
+    header_end: int = 0
+    """Of a table: where its first row after the header and the delimiter row starts."""

@@ -1,0 +1,308 @@
+"""Plain blocks of Markdown, each found by one regular expression.
+
+Most text is made of them: paragraphs, headings, fenced code, lists of such text, tables, quotes. What may be anything
+else is not told to be a block here: then the scanner that goes line by line has to say. Whatever is told is what that
+scanner would tell.
+"""
+
+import re
+from collections.abc import Callable
+from functools import cache
+from itertools import accumulate
+
+from markdown_it.rules_block.html_block import HTML_SEQUENCES
+
+from kbmesh_chunker.documents.block import Block, BlockKind
+from kbmesh_chunker.documents.commonmark import MAX_BLOCK_LINES
+from kbmesh_chunker.documents.heading_title import heading_title, without_closing
+
+Found = tuple[Block | None, int] | None
+"""A block and where the text goes on after it, without a block where that is none to be told; None: not known here."""
+
+_REST = r"[^\n]*+\n"
+_BLANKS = r"(?:[ \t]*+\n)"
+# How a line of a paragraph may begin, after its indentation: certainly with nothing that begins another block, ends
+# a table's header or turns the lines above into a heading.
+_SIGN = (
+    r"`(?!``)|~(?!~~)|\*\*?[^\s*]|__?[^\s_]|-[^\s\-|:]|\+\S|[0-9]++(?![.)][ \t\n])|\#{1,6}+[^\s#]|=[^\s=]|:[^\s\-|:]"
+    r"|<https?:"
+)
+_ON = rf"(?:[^\s`~>*\-_+<#=0-9|:]|{_SIGN}|</?(?:a|b|br|code|em|i|img|kbd|strong|sub|sup|span)(?=[\s/>]))"
+# And its first line, which also begins no definition of a link.
+_FIRST = (
+    r"(?:[^\s`~>*\-_+<#=0-9|:\[]|\[[^\[\]\\\n]*+(?:\[|\](?:(?!:)|:[ \t]*+[^\s<\"'()\\]++[ \t]++[^\s\"'(]))"
+    rf"|{_SIGN})"
+)
+_MARK = r"(?:[-*+]|[0-9]{1,9}[.)])"
+_ITEM = rf"{_MARK} {{1,4}}{_FIRST}{_REST}"
+# What certainly ends a paragraph, also one within an item.
+_ENDS = r"\Z|\#{1,6}[ \t\n]|`{3,}+[^`\n]*+\n|~~~"
+
+
+# Fenced code in an item, all of whose lines have the indentation of the fence.
+_ITEM_FENCE = (
+    rf"(?P<in> {{2,}}+)```[^`|\n]*+\n(?:(?! *+```)(?:(?P=in)[^\n]*+|[ \t]*+)\n){{0,60}}+(?P=in)```[ \t]*+\n"
+    rf"(?={_BLANKS}| *+(?:[-*+]|[0-9]{{1,9}}[.)]) |\Z)"
+)
+
+
+def _list(first: str, following: str, other: str) -> re.Pattern[str]:
+    """A list of plain items, by the mark of its first item, of those in the same column, and of another list."""
+    line = (
+        rf"(?:(?:{_BLANKS}{{0,3}}+(?:{following} {{1,4}}{_FIRST}| {{2,}}+{_ITEM[: -len(_REST)]})"
+        rf"|[ \t]*+{_ON}|{_BLANKS}{{1,3}}+ {{2,}}+{_FIRST}){_REST})"
+    )
+    return re.compile(
+        rf"(?P<run>{first} {{1,4}}{_FIRST}{_REST}"
+        rf"(?:{line}|{_BLANKS}{{0,3}}+{_ITEM_FENCE}){{0,{MAX_BLOCK_LINES}}}+(?:(?!{_BLANKS}{{0,3}}+[-*+0-9]){line})*+)"
+        rf"(?P<end>(?={_ENDS}|>|{other}[ \t]++\S|{_BLANKS}++(?:\Z|(?!{_MARK}[ \t\n])[^ \t\n]|{other} )))?"
+    )
+
+
+_BULLETS = _list(r"(?P<sign>[-*+])", r"(?P=sign)", r"(?:(?!(?P=sign))[-*+]|1[.)])")
+_NUMBERS = _list(r"[0-9]{1,9}(?P<sign>[.)])", r"[0-9]{1,9}(?P=sign)", r"(?:[-*+]|1(?!(?P=sign))[.)])")
+_FLAT_ITEM = re.compile(rf"^{_MARK} ", re.MULTILINE)
+_NESTED = re.compile(rf"\n {{2,}}+(?:{_MARK} |```)|\n[ \t]*+\n ")
+_PART = re.compile(
+    r"^(?P<indent> *+)(?:(?P<bullet>[-*+])|(?P<number>[0-9]{1,9})(?P<point>[.)])) +(?=\S)"
+    rf"|^[ \t]*+\n(?P<paragraph> ++)(?!{_MARK} |```)(?=\S)|^{_ITEM_FENCE}",
+    re.MULTILINE,
+)
+_MAX_DEPTH = 6
+_MOST_LINES = re.compile(rf"(?:[^\n]*+\n){{{MAX_BLOCK_LINES}}}")
+_ITEM_SIGN = re.compile(r"^[-*+0-9]", re.MULTILINE)
+_QUOTED = re.compile(r"^>", re.MULTILINE)
+
+_ON_TO_END = (
+    rf"{_REST}(?:[ \t]*+{_ON}{_REST}){{0,{MAX_BLOCK_LINES - 2}}}+"
+    rf"(?:(?={_BLANKS}|{_ENDS}|>|[-*+][ \t]++\S|1[.)][ \t]++\S)|(?P<under>=++|-++)[ \t]*+\n)"
+)
+_PARAGRAPH = re.compile(rf" {{0,3}}{_FIRST}{_ON_TO_END}")
+_TAGGED = re.compile(rf"<{_ON_TO_END}")
+"""A paragraph that begins with a tag within a line."""
+_HEADING = re.compile(r"(#{1,6}+)(?:\n|(?=[ \t])([^\n|]*+\n|[^\n]*+\n(?![ \t]*+[-|:])))")
+_RULE = re.compile(r"([*_-])[ \t]*+(?:\1[ \t]*+){2,}+\n")
+_FENCE = re.compile(r"(?:(?P<ticks>`{3,40}+)(?P<info>[^`|\n]*+)|(?P<waves>~{3,40}+)(?P<after>[^~|\n]*+))\n")
+_TABLE = re.compile(
+    rf"(?P<header>\|[^\n\\]*\|[ \t]*+\n)(?P<dashes>\|(?:[ \t]*+:?+-++:?+[ \t]*+\|)++)[ \t]*+\n"
+    rf"(?P<rows>(?:\|{_REST})*+)(?={_BLANKS}|{_ENDS}|>)"
+)
+_ROW = re.compile(r"^", re.MULTILINE)
+_QUOTE = re.compile(
+    rf"> {{0,3}}{_FIRST}{_REST}(?:>?+[ \t]*+{_ON}{_REST}|(?:>[ \t]*+\n){{1,3}}+> {{0,3}}{_FIRST}{_REST})"
+    rf"{{0,{MAX_BLOCK_LINES}}}+(?:>[ \t]*+\n){{0,3}}+(?P<end>(?={_BLANKS}|{_ENDS}))?"
+)
+_QUOTE_PART = re.compile(r"^>[ \t]*+\n(>)[ \t]*+\S", re.MULTILINE)
+_DEFINITION = re.compile(
+    r"\[(?=[ \t]*+[^\s\]])[^\[\]\\|\n]++\]:[ \t]*+(?:https?://[!#$%*-;=?-\[\]-{}~]++|[A-Za-z0-9_./#?=-]++)"
+    r"(?:[ \t]++\"[^\"\\|\n]*+\")?+[ \t]*+\n(?![ \t]*+[\"'(])"
+)
+_FILLED = re.compile(r"(?:[ \t]*+[^ \t\n][^\n]*+\n)++")
+_NO_LINE = ""
+_MAY_DELIMIT = re.compile(r"[ \t]*+[-|:]")
+_SPACE = re.compile(rf"{_BLANKS}++")
+
+
+class PlainBlocks:
+    """Looks for them in one text, whose lines end with a line feed, also the last."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._no_list_before = 0
+        """Where lists are not looked for again, so that nothing is looked through twice."""
+        self._finders: dict[str, Callable[[int], Found]] = {
+            "#": self._heading,
+            "`": self._fence,
+            "~": self._fence,
+            ">": self._quote,
+            "|": self._table,
+            "<": self._html,
+            "[": self._definition,
+            "_": self._rule,
+            "-": self._bullets,
+            "*": self._bullets,
+            "+": self._bullets,
+            "\t": self._unknown,
+        } | dict.fromkeys("0123456789", self._numbers)
+
+    def at(self, start: int) -> Found:
+        """The block that begins with the line at `start`, which is not empty."""
+        return self._finders.get(self._text[start], self._paragraph)(start)
+
+    def skip_empty(self, start: int) -> int:
+        """The first line from `start` on that is not empty."""
+        found = _SPACE.match(self._text, start)
+        return found.end() if found else start
+
+    def _unknown(self, _start: int) -> Found:
+        return None
+
+    def _paragraph(self, start: int, pattern: re.Pattern[str] = _PARAGRAPH) -> Found:
+        found = pattern.match(self._text, start)
+        if found is None:
+            return None
+        end = found.end()
+        under = found["under"]
+        if under is None:
+            return Block(BlockKind.PARAGRAPH, start, end), end
+        content = self._text[start : found.start("under")]
+        if "|" in content:
+            # It may be a table of one column.
+            return None
+        return Block(BlockKind.HEADING, start, end, 1 if under[0] == "=" else 2, heading_title(content)), end
+
+    def _heading(self, start: int) -> Found:
+        found = _HEADING.match(self._text, start)
+        if found is None:
+            return self._paragraph(start)
+        marks, content = found.groups()
+        end = found.end()
+        title = heading_title(without_closing(content[:-1])) if content else ""
+        return Block(BlockKind.HEADING, start, end, len(marks), title), end
+
+    def _rule(self, start: int) -> Found:
+        found = _RULE.match(self._text, start)
+        if found is None:
+            return self._paragraph(start)
+        return Block(BlockKind.OTHER, start, found.end()), found.end()
+
+    def _fence(self, start: int) -> Found:
+        text = self._text
+        found = _FENCE.match(text, start)
+        if found is None:
+            return self._paragraph(start)
+        marks, info = (found["ticks"], found["info"]) if found["ticks"] else (found["waves"], found["after"])
+        closing = _closing(marks).search(text, found.end() - 1)
+        if closing is None:
+            return None
+        end = closing.end()
+        lines = text[start : end - 1].split("\n")
+        strengths = [1 if line and not line.isspace() else 2 for line in lines]
+        starts = accumulate(map(len, lines), _next_line, initial=start)
+        next(starts)
+        language = info.split(maxsplit=1)[0] if info and not info.isspace() else ""
+        inner = tuple(zip(starts, strengths[:-1], strict=False))
+        return Block(BlockKind.CODE, start, end, 0, "", language, inner), end
+
+    def _bullets(self, start: int) -> Found:
+        return self._list(start, _BULLETS) or self._rule(start)
+
+    def _numbers(self, start: int) -> Found:
+        return self._list(start, _NUMBERS) or self._paragraph(start)
+
+    def _list(self, start: int, pattern: re.Pattern[str]) -> Found:
+        if start < self._no_list_before:
+            return None
+        text = self._text
+        found = pattern.match(text, start)
+        if found is None:
+            return None
+        run = end = found.end("run")
+        divided = self._division(start, end, _ITEM_SIGN)
+        if divided:
+            end = divided
+        inner = self._parts(start, end) if divided or found["end"] is not None else None
+        if inner is None:
+            self._no_list_before = run
+            return None
+        end = self.skip_empty(end)
+        return Block(BlockKind.LIST, start, end, 0, "", "", inner), end
+
+    def _division(self, start: int, end: int, before: re.Pattern[str]) -> int:
+        """Where a list or quote that has too many lines is divided; 0 where it is not."""
+        if self._text.count("\n", start, end) < MAX_BLOCK_LINES:
+            return 0
+        most = _MOST_LINES.match(self._text, start, end)
+        found = before.search(self._text, most.end(), end + 1) if most else None
+        return found.start() if found else 0
+
+    def _parts(self, start: int, end: int) -> tuple[tuple[int, int], ...] | None:
+        """Where items and their paragraphs begin; None where a line may be of another list, or code."""
+        text = self._text
+        if _NESTED.search(text, start, end) is None:
+            return tuple([(found.start(), 3) for found in _FLAT_ITEM.finditer(text, start, end)])
+        parts = []
+        items: list[tuple[int, str]] = []
+        # Of each item that is open: the column of its content, and the sign of its list.
+        for found in _PART.finditer(text, start, end):
+            below = found["paragraph"] or found["in"]
+            if below is not None:
+                column = len(below)
+                while items and items[-1][0] > column:
+                    items.pop()
+                if not items or column - items[-1][0] >= 4:
+                    return None
+                parts.append((found.start("paragraph" if found["in"] is None else "in"), 2 if len(items) == 1 else 1))
+                continue
+            column = len(found["indent"])
+            sign = found["bullet"] or found["point"]
+            outer, inner = (items[-2][0] if len(items) > 1 else 0), (items[-1][0] if items else 0)
+            if column >= inner:
+                # A list in an item goes on in its column, and numbers end a paragraph only from 1 on.
+                if column - inner >= 4 or (items and found["number"] and int(found["number"]) != 1):
+                    return None
+            else:
+                if column - outer >= 4:
+                    return None
+                while items and items[-1][0] > column:
+                    last = items.pop()
+                if column - (items[-1][0] if items else 0) >= 4 or (not items and last[1] != sign):
+                    return None
+            items.append((found.end() - found.start(), sign))
+            if len(items) > _MAX_DEPTH:
+                return None
+            parts.append((found.start(), max(1, 4 - len(items))))
+        return tuple(parts)
+
+    def _table(self, start: int) -> Found:
+        found = _TABLE.match(self._text, start)
+        if found is None or found["header"].count("|") != found["dashes"].count("|"):
+            return None
+        first, end = found.span("rows")
+        rows = tuple([(row.start(), 2) for row in _ROW.finditer(self._text, first, end) if row.start() < end])
+        return Block(BlockKind.TABLE, start, end, 0, "", "", rows, first), end
+
+    def _quote(self, start: int) -> Found:
+        text = self._text
+        found = _QUOTE.match(text, start)
+        if found is None:
+            return None
+        end = found.end()
+        divided = self._division(start, end, _QUOTED)
+        if divided:
+            end = divided
+        elif found["end"] is None:
+            return None
+        parts = [(start, 3), *((part.start(1), 3) for part in _QUOTE_PART.finditer(text, start, end))]
+        return Block(BlockKind.QUOTE, start, end, 0, "", "", tuple(parts)), end
+
+    def _definition(self, start: int) -> Found:
+        found = _DEFINITION.match(self._text, start)
+        return (None, found.end()) if found else self._paragraph(start)
+
+    def _html(self, start: int) -> Found:
+        text = self._text
+        line_end = text.find("\n", start)
+        line = text[start:line_end]
+        if "|" in line and _MAY_DELIMIT.match(text, line_end + 1):
+            return None
+        closing = next((closing for opening, closing, _ in HTML_SEQUENCES if opening.search(line)), None)
+        if closing is None:
+            return self._paragraph(start, _TAGGED)
+        if closing.search(_NO_LINE):
+            filled = _FILLED.match(text, start)
+            end = filled.end() if filled else 0
+        else:
+            closed = closing.search(text, start)
+            end = text.find("\n", closed.start()) + 1 if closed else 0
+        return (Block(BlockKind.OTHER, start, end), end) if end else None
+
+
+@cache
+def _closing(marks: str) -> re.Pattern[str]:
+    """What closes a fence; there are few marks that open one."""
+    return re.compile(rf"\n {{0,3}}{marks}{marks[0]}*+[ \t]*+\n")
+
+
+def _next_line(position: int, length: int) -> int:
+    return position + length + 1
