@@ -52,7 +52,8 @@ class BlockParser:
         end = _certain_end(lines, line)
         for tokens, _, after in _parse_by_library("\n".join(lines[line:end]) + "\n", line):
             kind = tokens[0].type if tokens else ""
-            if after >= end and (kind in _LONG or (contained and kind in _LISTS)):
+            # An empty line may stand at the end of that.
+            if after >= end - 1 and (kind in _LONG or (contained and kind in _LISTS)):
                 # It may go on after what the library was given.
                 return
             yield tokens, after
