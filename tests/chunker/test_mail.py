@@ -734,3 +734,10 @@ def test_broken_mails_raise_nothing_unexpected(mail: bytes, data: st.DataObject)
         except KbmeshError:
             continue
         document.text.encode()
+
+
+async def test_a_mail_that_is_only_a_header_keeps_all_of_it(chunk: Chunk) -> None:
+    subject = "words of a subject that does not end " * 100
+    chunked = await chunk(f"From: a@example.com\r\nSubject: {subject}\r\n\r\n".encode(), filename="long.eml")
+    check_laws(chunked)
+    assert subject.strip() in chunked.document.text

@@ -90,7 +90,7 @@ def chunk(
     for warning in chunked.warnings:
         console.print(f"[yellow]note[/] {warning.reason}: {escape(warning.message)}", soft_wrap=True)
     for each in chunked.chunks:
-        place = f" · {' › '.join(each.heading_path)}" if each.heading_path else ""
+        place = f" · {' › '.join(filter(None, each.heading_path))}" if any(each.heading_path) else ""
         place += f" · {'pages' if len(each.pages) > 1 else 'page'} {_range(each.pages)}" if each.pages else ""
         tokens = f" · {counted(each.token_count, 'token')}" if each.token_count is not None else ""
         print_rule(

@@ -178,7 +178,7 @@ def show_result(result: RetrieveResult, console: Console, *, score_name: str, qu
         score += f", similarity {result.scores.vector:.2f}"
     console.print(f"[bold]{result.rank}. {escape(title)}[/]{citation}  [dim]{score}[/]", soft_wrap=True)
     headings = result.heading_path[1:] if result.heading_path[:1] == (title,) else result.heading_path
-    place = [" › ".join(headings)] if headings else []
+    place = [" › ".join(filter(None, headings))] if any(headings) else []
     told = [field for field in result.display if field.label not in SHOWN_ANYWAY]
     if result.pages and not any(field.label in PAGES for field in told):
         place.append("page " + ", ".join(map(str, result.pages)))

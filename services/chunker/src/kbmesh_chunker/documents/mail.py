@@ -146,6 +146,15 @@ class MailHeader:
     @property
     def lines(self) -> tuple[str, ...]:
         """The lines without which a piece of the mail cannot be understood."""
+        return tuple(f"{name}: {_bounded(value)}" for name, value in self._fields)
+
+    @property
+    def whole_lines(self) -> tuple[str, ...]:
+        """The same lines, however long they are."""
+        return tuple(f"{name}: {value}" for name, value in self._fields)
+
+    @property
+    def _fields(self) -> tuple[tuple[str, str], ...]:
         fields = (
             ("From", self.sender),
             ("To", self.to),
@@ -153,7 +162,7 @@ class MailHeader:
             ("Date", self.date),
             ("Subject", self.subject),
         )
-        return tuple(f"{name}: {_bounded(value)}" for name, value in fields if value)
+        return tuple((name, value) for name, value in fields if value)
 
     @property
     def metadata(self) -> Mapping[str, str]:
@@ -182,7 +191,7 @@ def _documents(
     sections = find_sections(text)
     if not is_visible(text):
         repeated = [line for line in header.all_lines if line.startswith("Subject:")][1:]
-        lines = [*(header.lines or header.all_lines), *repeated, *([f"Attachments: {names}"] if names else [])]
+        lines = [*(header.whole_lines or header.all_lines), *repeated, *([f"Attachments: {names}"] if names else [])]
         text, context = "\n".join(lines), ()
         sections = find_sections(text, quotes=False)
     if not is_visible(text) and not attached:

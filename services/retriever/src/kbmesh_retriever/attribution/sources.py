@@ -81,7 +81,7 @@ def display_fields(
         if document.author and not is_part:
             fields.append(DisplayField(label="Author", value=document.author))
         if heading_path:
-            fields.append(DisplayField(label="Section", value=" › ".join(heading_path)))
+            fields.append(DisplayField(label="Section", value=" › ".join(filter(None, heading_path))))
     if pages:
         of = f" of {metadata['attachment']}" if metadata.get("attachment") else ""
         fields.append(DisplayField(label="Pages" if len(pages) > 1 else "Page", value=_page_range(pages) + of))
@@ -99,7 +99,7 @@ def label_of(
     """Title, place and link of a fragment in one line."""
     below_title = heading_path[1:] if heading_path and heading_path[0] == document.title else heading_path
     place = [metadata["attachment"]] if metadata.get("attachment") else []
-    place += [" › ".join(below_title)] if below_title else []
+    place += [" › ".join(filter(None, below_title))] if any(below_title) else []
     if pages:
         place.append(f"{'pages' if len(pages) > 1 else 'page'} {_page_range(pages)}")
     label = ", ".join([title_of(document, metadata), *place]) + f" ({knowledge_base})"

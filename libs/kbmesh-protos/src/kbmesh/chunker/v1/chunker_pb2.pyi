@@ -619,7 +619,9 @@ class Chunk(_message.Message):
 
     @_builtins.property
     def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """The document's metadata, and what the strategy found."""
+        """The document's metadata, and what the strategy found. An empty value says that the part the chunk is from has none,
+        whatever the document around it has, such as the date of a forwarded mail.
+        """
 
     def __init__(
         self,
