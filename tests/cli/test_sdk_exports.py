@@ -13,7 +13,7 @@ def test_the_surface_is_this() -> None:
         *("KnowledgeBase", "RetrievalDefaults", "Placement"),
         *("IngestDocument", "IngestResult", "IngestOutcome", "ItemError", "Document", "DocumentWarning", "SourceType"),
         *("Chunk", "ChunkedDocument", "ChunkingConfig", "ChunkingStrategy", "SizeUnit", "Span", "StrategyOptions"),
-        *("SemanticOptions", "DocumentOptions", "EmailOptions", "SlackOptions", "CodeOptions"),
+        *("SemanticOptions", "DocumentOptions", "DocumentPart", "EmailOptions", "SlackOptions", "CodeOptions"),
         *("SimilarityOptions", "PropositionOptions"),
         *("Retrieval", "RetrieveResult", "RetrievalStrategy", "KnowledgeBaseSelector", "ScoreStage"),
         *("Filter", "FilterLike", "Condition", "Scores", "Ranks", "DocumentSource", "DisplayField"),
