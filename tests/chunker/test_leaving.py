@@ -27,9 +27,11 @@ class RecordingExecutor(ThreadPoolExecutor):
         self.cutting = threading.Event()
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Future[Any]:
-        if not self.futures:
-            super().submit(self.cutting.set)
-        self.futures.append(super().submit(function, *arguments, **keywords))
+        def begun() -> Any:
+            self.cutting.set()
+            return function(*arguments, **keywords)
+
+        self.futures.append(super().submit(begun))
         return self.futures[-1]
 
 

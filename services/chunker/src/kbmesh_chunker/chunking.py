@@ -152,9 +152,9 @@ class Chunker:
         progress = Progress(deadline=deadline, at_once=at_once)
         try:
             with self.admission.reserve(len(source.content)):
-                work = self._chunk(source, request, progress, path)
+                work = functools.partial(self._chunk, source, request, progress, path)
                 if not at_once:
-                    return await work
+                    return await work()
                 if len(source.content) <= BRIEF_CHARACTERS:
                     return _run(work)
                 return await self.aside(_run, work)
@@ -306,14 +306,15 @@ class Chunker:
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
 
 
-def _run(work: Coroutine[Any, Any, T]) -> T:
+def _run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Runs work that waits for nobody."""
+    running = work()
     try:
-        work.send(None)
+        running.send(None)
     except StopIteration as done:
         result: T = done.value
         return result
-    work.close()
+    running.close()
     raise RuntimeError("work that was to wait for nobody did wait")
 
 
