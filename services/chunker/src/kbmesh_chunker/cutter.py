@@ -148,7 +148,7 @@ class Cutter:
                 continue
             if position == fresh and text[position].isspace():
                 visible = skip_blank(text, position, end)
-                if self._furthest(position, context_tokens) <= visible:
+                if self._furthest(position, context_tokens) < graphemes.ceiling(text, visible + 1, visible):
                     # An indentation that leaves no room for a character is not kept.
                     position = fresh = visible
             window = self._window(position, fresh, end, context_tokens)
@@ -270,10 +270,10 @@ class Cutter:
 
         None where that window has more than punctuation, or where it cannot hold all of it: then nothing helps.
         """
-        limit = min(end, self._furthest(rest, context_tokens))
+        limit = graphemes.floor(self.text, min(end, self._furthest(rest, context_tokens)), rest)
         if limit <= rest or substance_end(self.text, rest, limit) is not None:
             return None
-        after = skip_blank(self.text, graphemes.floor(self.text, limit, rest), end)
+        after = skip_blank(self.text, limit, end)
         if after < end and substance_end(self.text, after, after + 1) is None:
             return None
         return trim_end(self.text, rest, after)

@@ -45,7 +45,7 @@ def plain_steps(cutter: "Cutter", step: "type[Step]", script: Script) -> PlainSt
         if cut is None or end - cut < rest_at_least or text[cut] >= _JOINING or text[cut - 1] != "\n":
             return None
         rest = next_start(text, cut, end) if text[cut].isspace() else cut
-        if _WORD.search(text, rest, min(end, rest + size)) is None:
+        if not _says(text, rest, min(end, rest + size)):
             return None
         return step(start, trim_end(text, start, cut), rest, rest)
 
@@ -64,7 +64,7 @@ def plain_steps(cutter: "Cutter", step: "type[Step]", script: Script) -> PlainSt
         if cut is None or not _parted(text, cut) or breaks.sealed(cut):
             return None
         rest = _next_word(text, cut) or next_start(text, cut, end)
-        if end - rest < rest_at_least or _WORD.search(text, rest, min(end, rest + size)) is None:
+        if end - rest < rest_at_least or not _says(text, rest, min(end, rest + size)):
             return None
         following = rest if not overlap else overlapping(start, cut, rest)
         return step(start, cut, following, rest) if following else None
@@ -98,6 +98,12 @@ def plain_steps(cutter: "Cutter", step: "type[Step]", script: Script) -> PlainSt
 def _next_word(text: str, position: int) -> int:
     """Where the word begins that a single space parts from `position`; 0 where there is none."""
     return position + 1 if text[position] == " " and text[position + 1].isalnum() else 0
+
+
+def _says(text: str, start: int, end: int) -> bool:
+    """Whether there is a letter or a number that ends within text[start:end], with all that is joined to it."""
+    word = _WORD.search(text, start, end)
+    return word is not None and text[word.end() : word.end() + 1] < _JOINING
 
 
 def _parted(text: str, position: int) -> bool:
