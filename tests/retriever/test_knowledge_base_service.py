@@ -102,7 +102,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"chunking": Config(size=100, minimum=101)}, "knowledge_base.chunking.minimum"),
     ({"chunking": Config(strategy=77)}, "knowledge_base.chunking.strategy"),
     ({"chunking": Config(unit=77)}, "knowledge_base.chunking.unit"),
-    ({"chunking": Config(code={"language": "go"})}, "knowledge_base.chunking.code"),
+    ({"chunking": Config(strategy=3, code={"language": "go"})}, "knowledge_base.chunking.code"),
+    ({"chunking": Config(similarity={"percentile": 0.5})}, "knowledge_base.chunking.similarity.percentile"),
     ({"chunking": Config(embedding_model="other")}, "knowledge_base.chunking.embedding_model"),
     (
         {"chunking": Config(strategy=8, similarity={"threshold": 1.5})},
