@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 from pathlib import Path
+from typing import Any
 
 from kbmesh_chunker.config import Strategy
 from kbmesh_rpc.errors import FeatureUnsupported
@@ -175,7 +176,7 @@ def _ratio(outcomes: Sequence[Outcome]) -> float | None:
 
 def _report(
     outcomes: Mapping[str, Sequence[Outcome]], peers: Peers, files: Sequence[CorpusFile], options: argparse.Namespace
-) -> dict[str, object]:
+) -> dict[str, Any]:
     return {
         "mb_per_s": {
             strategy: {outcome.splitter.name: round(outcome.megabytes_per_second, 3) for outcome in found}
@@ -223,7 +224,7 @@ def _report(
     }
 
 
-def _print_table(outcomes: Mapping[str, Sequence[Outcome]], report: Mapping[str, object]) -> None:
+def _print_table(outcomes: Mapping[str, Sequence[Outcome]], report: Mapping[str, Any]) -> None:
     columns = ("sentences", "functions", "rows", "headings")
     for strategy, found in outcomes.items():
         ratio, fastest = _ratio(found), _fastest(found)
@@ -246,7 +247,7 @@ def _print_table(outcomes: Mapping[str, Sequence[Outcome]], report: Mapping[str,
                 + (f"  ({outcome.splitter.other_job})" if outcome.splitter.other_job else "")
                 + (f"  ({len(outcome.failed)} files failed)" if outcome.failed else "")
             )
-    print(f"\nShares of what was cut or separated. Missing: {json.dumps(report['peers']['missing'])}")  # type: ignore[index]
+    print(f"\nShares of what was cut or separated. Missing: {json.dumps(report['peers']['missing'])}")
 
 
 if __name__ == "__main__":

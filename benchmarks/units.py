@@ -170,7 +170,8 @@ def _sentences(file: CorpusFile, paragraphs: Iterator[tuple[int, int]] | Sequenc
     if segment is None or not file.english:
         return
     for start, end in paragraphs:
-        start = _MARKS.match(file.text, start, end).end()  # type: ignore[union-attr]  # it matches the empty string
+        marks = _MARKS.match(file.text, start, end)
+        start = marks.end() if marks else start
         # pysbd ends a sentence at each line; the characters keep their places.
         content = re.sub(r"[\r\n]", " ", file.text[start:end])
         position = 0

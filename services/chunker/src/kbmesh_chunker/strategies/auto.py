@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 from kbmesh_chunker.config import Strategy
 from kbmesh_chunker.documents.delimited import CSV, TSV
-from kbmesh_chunker.documents.media_type import MAIL, PLAIN
+from kbmesh_chunker.documents.media_type import PLAIN
 from kbmesh_chunker.documents.source import Grammar, HeadingLayout, TextDocument
-from kbmesh_chunker.strategies.registry import STRATEGIES
 
 _BY_GRAMMAR = {
     Grammar.MARKDOWN: (Strategy.DOCUMENT, "has headings to follow"),
@@ -15,7 +14,8 @@ _BY_GRAMMAR = {
     Grammar.CODE: (Strategy.CODE, "is source code"),
 }
 
-_PROSE = {PLAIN, MAIL, "application/mbox", "text/x-rst", "text/asciidoc"}
+_PROSE = {PLAIN, "text/x-rst", "text/asciidoc"}
+_RECORDS = {CSV, TSV}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,16 +31,11 @@ def choose(document: TextDocument) -> Choice:
     media_type = document.media_type
     if document.grammar in _BY_GRAMMAR:
         strategy, reason = _BY_GRAMMAR[document.grammar]
-        if strategy in STRATEGIES:
-            return Choice(strategy=strategy, reason=f"{media_type} {reason}")
+        return Choice(strategy=strategy, reason=f"{media_type} {reason}")
     if isinstance(document.layout, HeadingLayout) and document.layout.headings:
         return Choice(strategy=Strategy.DOCUMENT, reason=f"{media_type} has headings to follow")
-    if (
-        media_type in {PLAIN, MAIL, "application/mbox", "text/x-rst", "text/asciidoc"}
-        or document.pages is not None
-        or (document.context and document.media_type not in {CSV, TSV})
-    ):
-        return Choice(strategy=Strategy.SEMANTIC, reason=f"{media_type} has paragraphs to gather")
-    if media_type in {CSV, TSV}:
+    if media_type in _RECORDS:
         return Choice(strategy=Strategy.FIXED, reason=f"{media_type} is cut between its rows")
+    if media_type in _PROSE or document.pages is not None or document.context:
+        return Choice(strategy=Strategy.SEMANTIC, reason=f"{media_type} has paragraphs to gather")
     return Choice(strategy=Strategy.FIXED, reason=f"{media_type} has no structure that is followed")
