@@ -24,17 +24,17 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x10tei/v1/tei.proto\x12\x06tei.v1\"\r\n\x0bInfoRequest\"\xa3\x03\n\x0cInfoResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x10\n\x03sha\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x19\n\x0c\x64ocker_label\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x10\n\x08model_id\x18\x04 \x01(\t\x12\x16\n\tmodel_sha\x18\x05 \x01(\tH\x02\x88\x01\x01\x12\x13\n\x0bmodel_dtype\x18\x06 \x01(\t\x12%\n\nmodel_type\x18\x07 \x01(\x0e\x32\x11.tei.v1.ModelType\x12\x1f\n\x17max_concurrent_requests\x18\x08 \x01(\r\x12\x18\n\x10max_input_length\x18\t \x01(\r\x12\x18\n\x10max_batch_tokens\x18\n \x01(\r\x12\x1f\n\x12max_batch_requests\x18\x0b \x01(\rH\x03\x88\x01\x01\x12\x1d\n\x15max_client_batch_size\x18\x0c \x01(\r\x12\x1c\n\x14tokenization_workers\x18\r \x01(\rB\x06\n\x04_shaB\x0f\n\r_docker_labelB\x0c\n\n_model_shaB\x15\n\x13_max_batch_requests\"\xa0\x01\n\x08Metadata\x12\x15\n\rcompute_chars\x18\x01 \x01(\r\x12\x16\n\x0e\x63ompute_tokens\x18\x02 \x01(\r\x12\x15\n\rtotal_time_ns\x18\x03 \x01(\x04\x12\x1c\n\x14tokenization_time_ns\x18\x04 \x01(\x04\x12\x15\n\rqueue_time_ns\x18\x05 \x01(\x04\x12\x19\n\x11inference_time_ns\x18\x06 \x01(\x04\"\xa8\x01\n\x0c\x45mbedRequest\x12\x0e\n\x06inputs\x18\x01 \x01(\t\x12\x10\n\x08truncate\x18\x02 \x01(\x08\x12\x11\n\tnormalize\x18\x03 \x01(\x08\x12\x39\n\x14truncation_direction\x18\x04 \x01(\x0e\x32\x1b.tei.v1.TruncationDirection\x12\x18\n\x0bprompt_name\x18\x05 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_prompt_name\"G\n\rEmbedResponse\x12\x12\n\nembeddings\x18\x01 \x03(\x02\x12\"\n\x08metadata\x18\x02 \x01(\x0b\x32\x10.tei.v1.Metadata\"\x98\x01\n\x0f\x45mbedAllRequest\x12\x0e\n\x06inputs\x18\x01 \x01(\t\x12\x10\n\x08truncate\x18\x02 \x01(\x08\x12\x39\n\x14truncation_direction\x18\x03 \x01(\x0e\x32\x1b.tei.v1.TruncationDirection\x12\x18\n\x0bprompt_name\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_prompt_name\"$\n\x0eTokenEmbedding\x12\x12\n\nembeddings\x18\x01 \x03(\x02\"h\n\x10\x45mbedAllResponse\x12\x30\n\x10token_embeddings\x18\x01 \x03(\x0b\x32\x16.tei.v1.TokenEmbedding\x12\"\n\x08metadata\x18\x02 \x01(\x0b\x32\x10.tei.v1.Metadata\"\xa3\x01\n\rRerankRequest\x12\r\n\x05query\x18\x01 \x01(\t\x12\r\n\x05texts\x18\x02 \x03(\t\x12\x10\n\x08truncate\x18\x03 \x01(\x08\x12\x12\n\nraw_scores\x18\x04 \x01(\x08\x12\x13\n\x0breturn_text\x18\x05 \x01(\x08\x12\x39\n\x14truncation_direction\x18\x06 \x01(\x0e\x32\x1b.tei.v1.TruncationDirection\"\xa8\x01\n\x13RerankStreamRequest\x12\r\n\x05query\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x10\n\x08truncate\x18\x03 \x01(\x08\x12\x12\n\nraw_scores\x18\x04 \x01(\x08\x12\x13\n\x0breturn_text\x18\x05 \x01(\x08\x12\x39\n\x14truncation_direction\x18\x06 \x01(\x0e\x32\x1b.tei.v1.TruncationDirection\"@\n\x04Rank\x12\r\n\x05index\x18\x01 \x01(\r\x12\x11\n\x04text\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\r\n\x05score\x18\x03 \x01(\x02\x42\x07\n\x05_text\"Q\n\x0eRerankResponse\x12\x1b\n\x05ranks\x18\x01 \x03(\x0b\x32\x0c.tei.v1.Rank\x12\"\n\x08metadata\x18\x02 \x01(\x0b\x32\x10.tei.v1.Metadata\"e\n\rEncodeRequest\x12\x0e\n\x06inputs\x18\x01 \x01(\t\x12\x1a\n\x12\x61\x64\x64_special_tokens\x18\x02 \x01(\x08\x12\x18\n\x0bprompt_name\x18\x03 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_prompt_name\"r\n\x0bSimpleToken\x12\n\n\x02id\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x0f\n\x07special\x18\x03 \x01(\x08\x12\x12\n\x05start\x18\x04 \x01(\rH\x00\x88\x01\x01\x12\x11\n\x04stop\x18\x05 \x01(\rH\x01\x88\x01\x01\x42\x08\n\x06_startB\x07\n\x05_stop\"5\n\x0e\x45ncodeResponse\x12#\n\x06tokens\x18\x01 \x03(\x0b\x32\x13.tei.v1.SimpleToken*Y\n\tModelType\x12\x18\n\x14MODEL_TYPE_EMBEDDING\x10\x00\x12\x19\n\x15MODEL_TYPE_CLASSIFIER\x10\x01\x12\x17\n\x13MODEL_TYPE_RERANKER\x10\x02*T\n\x13TruncationDirection\x12\x1e\n\x1aTRUNCATION_DIRECTION_RIGHT\x10\x00\x12\x1d\n\x19TRUNCATION_DIRECTION_LEFT\x10\x01\x32\x39\n\x04Info\x12\x31\n\x04Info\x12\x13.tei.v1.InfoRequest\x1a\x14.tei.v1.InfoResponse2\x85\x02\n\x05\x45mbed\x12\x34\n\x05\x45mbed\x12\x14.tei.v1.EmbedRequest\x1a\x15.tei.v1.EmbedResponse\x12>\n\x0b\x45mbedStream\x12\x14.tei.v1.EmbedRequest\x1a\x15.tei.v1.EmbedResponse(\x01\x30\x01\x12=\n\x08\x45mbedAll\x12\x17.tei.v1.EmbedAllRequest\x1a\x18.tei.v1.EmbedAllResponse\x12G\n\x0e\x45mbedAllStream\x12\x17.tei.v1.EmbedAllRequest\x1a\x18.tei.v1.EmbedAllResponse(\x01\x30\x01\x32\x88\x01\n\x06Rerank\x12\x37\n\x06Rerank\x12\x15.tei.v1.RerankRequest\x1a\x16.tei.v1.RerankResponse\x12\x45\n\x0cRerankStream\x12\x1b.tei.v1.RerankStreamRequest\x1a\x16.tei.v1.RerankResponse(\x01\x32\x8a\x01\n\x08Tokenize\x12\x39\n\x08Tokenize\x12\x15.tei.v1.EncodeRequest\x1a\x16.tei.v1.EncodeResponse\x12\x43\n\x0eTokenizeStream\x12\x15.tei.v1.EncodeRequest\x1a\x16.tei.v1.EncodeResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x10tei/v1/tei.proto\x12\x06tei.v1\"\r\n\x0bInfoRequest\"\xa3\x03\n\x0cInfoResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x10\n\x03sha\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x19\n\x0c\x64ocker_label\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x10\n\x08model_id\x18\x04 \x01(\t\x12\x16\n\tmodel_sha\x18\x05 \x01(\tH\x02\x88\x01\x01\x12\x13\n\x0bmodel_dtype\x18\x06 \x01(\t\x12%\n\nmodel_type\x18\x07 \x01(\x0e\x32\x11.tei.v1.ModelType\x12\x1f\n\x17max_concurrent_requests\x18\x08 \x01(\r\x12\x18\n\x10max_input_length\x18\t \x01(\r\x12\x18\n\x10max_batch_tokens\x18\n \x01(\r\x12\x1f\n\x12max_batch_requests\x18\x0b \x01(\rH\x03\x88\x01\x01\x12\x1d\n\x15max_client_batch_size\x18\x0c \x01(\r\x12\x1c\n\x14tokenization_workers\x18\r \x01(\rB\x06\n\x04_shaB\x0f\n\r_docker_labelB\x0c\n\n_model_shaB\x15\n\x13_max_batch_requests\"\xa0\x01\n\x08Metadata\x12\x15\n\rcompute_chars\x18\x01 \x01(\r\x12\x16\n\x0e\x63ompute_tokens\x18\x02 \x01(\r\x12\x15\n\rtotal_time_ns\x18\x03 \x01(\x04\x12\x1c\n\x14tokenization_time_ns\x18\x04 \x01(\x04\x12\x15\n\rqueue_time_ns\x18\x05 \x01(\x04\x12\x19\n\x11inference_time_ns\x18\x06 \x01(\x04\"\xd0\x01\n\x0c\x45mbedRequest\x12\x0e\n\x06inputs\x18\x01 \x01(\t\x12\x10\n\x08truncate\x18\x02 \x01(\x08\x12\x11\n\tnormalize\x18\x03 \x01(\x08\x12\x39\n\x14truncation_direction\x18\x04 \x01(\x0e\x32\x1b.tei.v1.TruncationDirection\x12\x18\n\x0bprompt_name\x18\x05 \x01(\tH\x00\x88\x01\x01\x12\x17\n\ndimensions\x18\x06 \x01(\rH\x01\x88\x01\x01\x42\x0e\n\x0c_prompt_nameB\r\n\x0b_dimensions\"G\n\rEmbedResponse\x12\x12\n\nembeddings\x18\x01 \x03(\x02\x12\"\n\x08metadata\x18\x02 \x01(\x0b\x32\x10.tei.v1.Metadata\"\x9b\x01\n\x12\x45mbedSparseRequest\x12\x0e\n\x06inputs\x18\x01 \x01(\t\x12\x10\n\x08truncate\x18\x02 \x01(\x08\x12\x39\n\x14truncation_direction\x18\x03 \x01(\x0e\x32\x1b.tei.v1.TruncationDirection\x12\x18\n\x0bprompt_name\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_prompt_name\"+\n\x0bSparseValue\x12\r\n\x05index\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x02\"i\n\x13\x45mbedSparseResponse\x12.\n\x11sparse_embeddings\x18\x01 \x03(\x0b\x32\x13.tei.v1.SparseValue\x12\"\n\x08metadata\x18\x02 \x01(\x0b\x32\x10.tei.v1.Metadata\"\x98\x01\n\x0f\x45mbedAllRequest\x12\x0e\n\x06inputs\x18\x01 \x01(\t\x12\x10\n\x08truncate\x18\x02 \x01(\x08\x12\x39\n\x14truncation_direction\x18\x03 \x01(\x0e\x32\x1b.tei.v1.TruncationDirection\x12\x18\n\x0bprompt_name\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_prompt_name\"$\n\x0eTokenEmbedding\x12\x12\n\nembeddings\x18\x01 \x03(\x02\"h\n\x10\x45mbedAllResponse\x12\x30\n\x10token_embeddings\x18\x01 \x03(\x0b\x32\x16.tei.v1.TokenEmbedding\x12\"\n\x08metadata\x18\x02 \x01(\x0b\x32\x10.tei.v1.Metadata\"\x81\x01\n\x0ePredictRequest\x12\x0e\n\x06inputs\x18\x01 \x01(\t\x12\x10\n\x08truncate\x18\x02 \x01(\x08\x12\x12\n\nraw_scores\x18\x03 \x01(\x08\x12\x39\n\x14truncation_direction\x18\x04 \x01(\x0e\x32\x1b.tei.v1.TruncationDirection\"\x85\x01\n\x12PredictPairRequest\x12\x0e\n\x06inputs\x18\x01 \x03(\t\x12\x10\n\x08truncate\x18\x02 \x01(\x08\x12\x12\n\nraw_scores\x18\x03 \x01(\x08\x12\x39\n\x14truncation_direction\x18\x04 \x01(\x0e\x32\x1b.tei.v1.TruncationDirection\"*\n\nPrediction\x12\r\n\x05score\x18\x01 \x01(\x02\x12\r\n\x05label\x18\x02 \x01(\t\"^\n\x0fPredictResponse\x12\'\n\x0bpredictions\x18\x01 \x03(\x0b\x32\x12.tei.v1.Prediction\x12\"\n\x08metadata\x18\x02 \x01(\x0b\x32\x10.tei.v1.Metadata\"\xa3\x01\n\rRerankRequest\x12\r\n\x05query\x18\x01 \x01(\t\x12\r\n\x05texts\x18\x02 \x03(\t\x12\x10\n\x08truncate\x18\x03 \x01(\x08\x12\x12\n\nraw_scores\x18\x04 \x01(\x08\x12\x13\n\x0breturn_text\x18\x05 \x01(\x08\x12\x39\n\x14truncation_direction\x18\x06 \x01(\x0e\x32\x1b.tei.v1.TruncationDirection\"\xa8\x01\n\x13RerankStreamRequest\x12\r\n\x05query\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x10\n\x08truncate\x18\x03 \x01(\x08\x12\x12\n\nraw_scores\x18\x04 \x01(\x08\x12\x13\n\x0breturn_text\x18\x05 \x01(\x08\x12\x39\n\x14truncation_direction\x18\x06 \x01(\x0e\x32\x1b.tei.v1.TruncationDirection\"@\n\x04Rank\x12\r\n\x05index\x18\x01 \x01(\r\x12\x11\n\x04text\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\r\n\x05score\x18\x03 \x01(\x02\x42\x07\n\x05_text\"Q\n\x0eRerankResponse\x12\x1b\n\x05ranks\x18\x01 \x03(\x0b\x32\x0c.tei.v1.Rank\x12\"\n\x08metadata\x18\x02 \x01(\x0b\x32\x10.tei.v1.Metadata\"e\n\rEncodeRequest\x12\x0e\n\x06inputs\x18\x01 \x01(\t\x12\x1a\n\x12\x61\x64\x64_special_tokens\x18\x02 \x01(\x08\x12\x18\n\x0bprompt_name\x18\x03 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_prompt_name\"r\n\x0bSimpleToken\x12\n\n\x02id\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x0f\n\x07special\x18\x03 \x01(\x08\x12\x12\n\x05start\x18\x04 \x01(\rH\x00\x88\x01\x01\x12\x11\n\x04stop\x18\x05 \x01(\rH\x01\x88\x01\x01\x42\x08\n\x06_startB\x07\n\x05_stop\"5\n\x0e\x45ncodeResponse\x12#\n\x06tokens\x18\x01 \x03(\x0b\x32\x13.tei.v1.SimpleToken\"9\n\rDecodeRequest\x12\x0b\n\x03ids\x18\x01 \x03(\r\x12\x1b\n\x13skip_special_tokens\x18\x02 \x01(\x08\"\x1e\n\x0e\x44\x65\x63odeResponse\x12\x0c\n\x04text\x18\x01 \x01(\t*Y\n\tModelType\x12\x18\n\x14MODEL_TYPE_EMBEDDING\x10\x00\x12\x19\n\x15MODEL_TYPE_CLASSIFIER\x10\x01\x12\x17\n\x13MODEL_TYPE_RERANKER\x10\x02*T\n\x13TruncationDirection\x12\x1e\n\x1aTRUNCATION_DIRECTION_RIGHT\x10\x00\x12\x1d\n\x19TRUNCATION_DIRECTION_LEFT\x10\x01\x32\x39\n\x04Info\x12\x31\n\x04Info\x12\x13.tei.v1.InfoRequest\x1a\x14.tei.v1.InfoResponse2\x9f\x03\n\x05\x45mbed\x12\x34\n\x05\x45mbed\x12\x14.tei.v1.EmbedRequest\x1a\x15.tei.v1.EmbedResponse\x12>\n\x0b\x45mbedStream\x12\x14.tei.v1.EmbedRequest\x1a\x15.tei.v1.EmbedResponse(\x01\x30\x01\x12\x46\n\x0b\x45mbedSparse\x12\x1a.tei.v1.EmbedSparseRequest\x1a\x1b.tei.v1.EmbedSparseResponse\x12P\n\x11\x45mbedSparseStream\x12\x1a.tei.v1.EmbedSparseRequest\x1a\x1b.tei.v1.EmbedSparseResponse(\x01\x30\x01\x12=\n\x08\x45mbedAll\x12\x17.tei.v1.EmbedAllRequest\x1a\x18.tei.v1.EmbedAllResponse\x12G\n\x0e\x45mbedAllStream\x12\x17.tei.v1.EmbedAllRequest\x1a\x18.tei.v1.EmbedAllResponse(\x01\x30\x01\x32\x9d\x02\n\x07Predict\x12:\n\x07Predict\x12\x16.tei.v1.PredictRequest\x1a\x17.tei.v1.PredictResponse\x12\x42\n\x0bPredictPair\x12\x1a.tei.v1.PredictPairRequest\x1a\x17.tei.v1.PredictResponse\x12\x44\n\rPredictStream\x12\x16.tei.v1.PredictRequest\x1a\x17.tei.v1.PredictResponse(\x01\x30\x01\x12L\n\x11PredictPairStream\x12\x1a.tei.v1.PredictPairRequest\x1a\x17.tei.v1.PredictResponse(\x01\x30\x01\x32\x88\x01\n\x06Rerank\x12\x37\n\x06Rerank\x12\x15.tei.v1.RerankRequest\x1a\x16.tei.v1.RerankResponse\x12\x45\n\x0cRerankStream\x12\x1b.tei.v1.RerankStreamRequest\x1a\x16.tei.v1.RerankResponse(\x01\x32\x86\x02\n\x08Tokenize\x12\x39\n\x08Tokenize\x12\x15.tei.v1.EncodeRequest\x1a\x16.tei.v1.EncodeResponse\x12\x43\n\x0eTokenizeStream\x12\x15.tei.v1.EncodeRequest\x1a\x16.tei.v1.EncodeResponse(\x01\x30\x01\x12\x37\n\x06\x44\x65\x63ode\x12\x15.tei.v1.DecodeRequest\x1a\x16.tei.v1.DecodeResponse\x12\x41\n\x0c\x44\x65\x63odeStream\x12\x15.tei.v1.DecodeRequest\x1a\x16.tei.v1.DecodeResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tei.v1.tei_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MODELTYPE']._serialized_start=1931
-  _globals['_MODELTYPE']._serialized_end=2020
-  _globals['_TRUNCATIONDIRECTION']._serialized_start=2022
-  _globals['_TRUNCATIONDIRECTION']._serialized_end=2106
+  _globals['_MODELTYPE']._serialized_start=2780
+  _globals['_MODELTYPE']._serialized_end=2869
+  _globals['_TRUNCATIONDIRECTION']._serialized_start=2871
+  _globals['_TRUNCATIONDIRECTION']._serialized_end=2955
   _globals['_INFOREQUEST']._serialized_start=28
   _globals['_INFOREQUEST']._serialized_end=41
   _globals['_INFORESPONSE']._serialized_start=44
@@ -42,35 +42,55 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_METADATA']._serialized_start=466
   _globals['_METADATA']._serialized_end=626
   _globals['_EMBEDREQUEST']._serialized_start=629
-  _globals['_EMBEDREQUEST']._serialized_end=797
-  _globals['_EMBEDRESPONSE']._serialized_start=799
-  _globals['_EMBEDRESPONSE']._serialized_end=870
-  _globals['_EMBEDALLREQUEST']._serialized_start=873
-  _globals['_EMBEDALLREQUEST']._serialized_end=1025
-  _globals['_TOKENEMBEDDING']._serialized_start=1027
-  _globals['_TOKENEMBEDDING']._serialized_end=1063
-  _globals['_EMBEDALLRESPONSE']._serialized_start=1065
-  _globals['_EMBEDALLRESPONSE']._serialized_end=1169
-  _globals['_RERANKREQUEST']._serialized_start=1172
-  _globals['_RERANKREQUEST']._serialized_end=1335
-  _globals['_RERANKSTREAMREQUEST']._serialized_start=1338
-  _globals['_RERANKSTREAMREQUEST']._serialized_end=1506
-  _globals['_RANK']._serialized_start=1508
-  _globals['_RANK']._serialized_end=1572
-  _globals['_RERANKRESPONSE']._serialized_start=1574
-  _globals['_RERANKRESPONSE']._serialized_end=1655
-  _globals['_ENCODEREQUEST']._serialized_start=1657
-  _globals['_ENCODEREQUEST']._serialized_end=1758
-  _globals['_SIMPLETOKEN']._serialized_start=1760
-  _globals['_SIMPLETOKEN']._serialized_end=1874
-  _globals['_ENCODERESPONSE']._serialized_start=1876
-  _globals['_ENCODERESPONSE']._serialized_end=1929
-  _globals['_INFO']._serialized_start=2108
-  _globals['_INFO']._serialized_end=2165
-  _globals['_EMBED']._serialized_start=2168
-  _globals['_EMBED']._serialized_end=2429
-  _globals['_RERANK']._serialized_start=2432
-  _globals['_RERANK']._serialized_end=2568
-  _globals['_TOKENIZE']._serialized_start=2571
-  _globals['_TOKENIZE']._serialized_end=2709
+  _globals['_EMBEDREQUEST']._serialized_end=837
+  _globals['_EMBEDRESPONSE']._serialized_start=839
+  _globals['_EMBEDRESPONSE']._serialized_end=910
+  _globals['_EMBEDSPARSEREQUEST']._serialized_start=913
+  _globals['_EMBEDSPARSEREQUEST']._serialized_end=1068
+  _globals['_SPARSEVALUE']._serialized_start=1070
+  _globals['_SPARSEVALUE']._serialized_end=1113
+  _globals['_EMBEDSPARSERESPONSE']._serialized_start=1115
+  _globals['_EMBEDSPARSERESPONSE']._serialized_end=1220
+  _globals['_EMBEDALLREQUEST']._serialized_start=1223
+  _globals['_EMBEDALLREQUEST']._serialized_end=1375
+  _globals['_TOKENEMBEDDING']._serialized_start=1377
+  _globals['_TOKENEMBEDDING']._serialized_end=1413
+  _globals['_EMBEDALLRESPONSE']._serialized_start=1415
+  _globals['_EMBEDALLRESPONSE']._serialized_end=1519
+  _globals['_PREDICTREQUEST']._serialized_start=1522
+  _globals['_PREDICTREQUEST']._serialized_end=1651
+  _globals['_PREDICTPAIRREQUEST']._serialized_start=1654
+  _globals['_PREDICTPAIRREQUEST']._serialized_end=1787
+  _globals['_PREDICTION']._serialized_start=1789
+  _globals['_PREDICTION']._serialized_end=1831
+  _globals['_PREDICTRESPONSE']._serialized_start=1833
+  _globals['_PREDICTRESPONSE']._serialized_end=1927
+  _globals['_RERANKREQUEST']._serialized_start=1930
+  _globals['_RERANKREQUEST']._serialized_end=2093
+  _globals['_RERANKSTREAMREQUEST']._serialized_start=2096
+  _globals['_RERANKSTREAMREQUEST']._serialized_end=2264
+  _globals['_RANK']._serialized_start=2266
+  _globals['_RANK']._serialized_end=2330
+  _globals['_RERANKRESPONSE']._serialized_start=2332
+  _globals['_RERANKRESPONSE']._serialized_end=2413
+  _globals['_ENCODEREQUEST']._serialized_start=2415
+  _globals['_ENCODEREQUEST']._serialized_end=2516
+  _globals['_SIMPLETOKEN']._serialized_start=2518
+  _globals['_SIMPLETOKEN']._serialized_end=2632
+  _globals['_ENCODERESPONSE']._serialized_start=2634
+  _globals['_ENCODERESPONSE']._serialized_end=2687
+  _globals['_DECODEREQUEST']._serialized_start=2689
+  _globals['_DECODEREQUEST']._serialized_end=2746
+  _globals['_DECODERESPONSE']._serialized_start=2748
+  _globals['_DECODERESPONSE']._serialized_end=2778
+  _globals['_INFO']._serialized_start=2957
+  _globals['_INFO']._serialized_end=3014
+  _globals['_EMBED']._serialized_start=3017
+  _globals['_EMBED']._serialized_end=3432
+  _globals['_PREDICT']._serialized_start=3435
+  _globals['_PREDICT']._serialized_end=3720
+  _globals['_RERANK']._serialized_start=3723
+  _globals['_RERANK']._serialized_end=3859
+  _globals['_TOKENIZE']._serialized_start=3862
+  _globals['_TOKENIZE']._serialized_end=4124
 # @@protoc_insertion_point(module_scope)

@@ -121,6 +121,16 @@ class EmbedStub:
                 request_serializer=tei_dot_v1_dot_tei__pb2.EmbedRequest.SerializeToString,
                 response_deserializer=tei_dot_v1_dot_tei__pb2.EmbedResponse.FromString,
                 _registered_method=True)
+        self.EmbedSparse = channel.unary_unary(
+                '/tei.v1.Embed/EmbedSparse',
+                request_serializer=tei_dot_v1_dot_tei__pb2.EmbedSparseRequest.SerializeToString,
+                response_deserializer=tei_dot_v1_dot_tei__pb2.EmbedSparseResponse.FromString,
+                _registered_method=True)
+        self.EmbedSparseStream = channel.stream_stream(
+                '/tei.v1.Embed/EmbedSparseStream',
+                request_serializer=tei_dot_v1_dot_tei__pb2.EmbedSparseRequest.SerializeToString,
+                response_deserializer=tei_dot_v1_dot_tei__pb2.EmbedSparseResponse.FromString,
+                _registered_method=True)
         self.EmbedAll = channel.unary_unary(
                 '/tei.v1.Embed/EmbedAll',
                 request_serializer=tei_dot_v1_dot_tei__pb2.EmbedAllRequest.SerializeToString,
@@ -145,6 +155,20 @@ class EmbedServicer:
         raise NotImplementedError('Method not implemented!')
 
     def EmbedStream(self, request_iterator, context):
+        """The same over a stream.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EmbedSparse(self, request, context):
+        """One text, weights of the vocabulary's tokens.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EmbedSparseStream(self, request_iterator, context):
         """The same over a stream.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -177,6 +201,16 @@ def add_EmbedServicer_to_server(servicer, server):
                     servicer.EmbedStream,
                     request_deserializer=tei_dot_v1_dot_tei__pb2.EmbedRequest.FromString,
                     response_serializer=tei_dot_v1_dot_tei__pb2.EmbedResponse.SerializeToString,
+            ),
+            'EmbedSparse': grpc.unary_unary_rpc_method_handler(
+                    servicer.EmbedSparse,
+                    request_deserializer=tei_dot_v1_dot_tei__pb2.EmbedSparseRequest.FromString,
+                    response_serializer=tei_dot_v1_dot_tei__pb2.EmbedSparseResponse.SerializeToString,
+            ),
+            'EmbedSparseStream': grpc.stream_stream_rpc_method_handler(
+                    servicer.EmbedSparseStream,
+                    request_deserializer=tei_dot_v1_dot_tei__pb2.EmbedSparseRequest.FromString,
+                    response_serializer=tei_dot_v1_dot_tei__pb2.EmbedSparseResponse.SerializeToString,
             ),
             'EmbedAll': grpc.unary_unary_rpc_method_handler(
                     servicer.EmbedAll,
@@ -255,6 +289,60 @@ class Embed:
             _registered_method=True)
 
     @staticmethod
+    def EmbedSparse(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tei.v1.Embed/EmbedSparse',
+            tei_dot_v1_dot_tei__pb2.EmbedSparseRequest.SerializeToString,
+            tei_dot_v1_dot_tei__pb2.EmbedSparseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EmbedSparseStream(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/tei.v1.Embed/EmbedSparseStream',
+            tei_dot_v1_dot_tei__pb2.EmbedSparseRequest.SerializeToString,
+            tei_dot_v1_dot_tei__pb2.EmbedSparseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def EmbedAll(request,
             target,
             options=(),
@@ -298,6 +386,214 @@ class Embed:
             '/tei.v1.Embed/EmbedAllStream',
             tei_dot_v1_dot_tei__pb2.EmbedAllRequest.SerializeToString,
             tei_dot_v1_dot_tei__pb2.EmbedAllResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
+class PredictStub:
+    """Classification.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Predict = channel.unary_unary(
+                '/tei.v1.Predict/Predict',
+                request_serializer=tei_dot_v1_dot_tei__pb2.PredictRequest.SerializeToString,
+                response_deserializer=tei_dot_v1_dot_tei__pb2.PredictResponse.FromString,
+                _registered_method=True)
+        self.PredictPair = channel.unary_unary(
+                '/tei.v1.Predict/PredictPair',
+                request_serializer=tei_dot_v1_dot_tei__pb2.PredictPairRequest.SerializeToString,
+                response_deserializer=tei_dot_v1_dot_tei__pb2.PredictResponse.FromString,
+                _registered_method=True)
+        self.PredictStream = channel.stream_stream(
+                '/tei.v1.Predict/PredictStream',
+                request_serializer=tei_dot_v1_dot_tei__pb2.PredictRequest.SerializeToString,
+                response_deserializer=tei_dot_v1_dot_tei__pb2.PredictResponse.FromString,
+                _registered_method=True)
+        self.PredictPairStream = channel.stream_stream(
+                '/tei.v1.Predict/PredictPairStream',
+                request_serializer=tei_dot_v1_dot_tei__pb2.PredictPairRequest.SerializeToString,
+                response_deserializer=tei_dot_v1_dot_tei__pb2.PredictResponse.FromString,
+                _registered_method=True)
+
+
+class PredictServicer:
+    """Classification.
+    """
+
+    def Predict(self, request, context):
+        """The labels of a text.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PredictPair(self, request, context):
+        """The labels of a text, or of two texts together.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PredictStream(self, request_iterator, context):
+        """Predict over a stream.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PredictPairStream(self, request_iterator, context):
+        """PredictPair over a stream.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_PredictServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Predict': grpc.unary_unary_rpc_method_handler(
+                    servicer.Predict,
+                    request_deserializer=tei_dot_v1_dot_tei__pb2.PredictRequest.FromString,
+                    response_serializer=tei_dot_v1_dot_tei__pb2.PredictResponse.SerializeToString,
+            ),
+            'PredictPair': grpc.unary_unary_rpc_method_handler(
+                    servicer.PredictPair,
+                    request_deserializer=tei_dot_v1_dot_tei__pb2.PredictPairRequest.FromString,
+                    response_serializer=tei_dot_v1_dot_tei__pb2.PredictResponse.SerializeToString,
+            ),
+            'PredictStream': grpc.stream_stream_rpc_method_handler(
+                    servicer.PredictStream,
+                    request_deserializer=tei_dot_v1_dot_tei__pb2.PredictRequest.FromString,
+                    response_serializer=tei_dot_v1_dot_tei__pb2.PredictResponse.SerializeToString,
+            ),
+            'PredictPairStream': grpc.stream_stream_rpc_method_handler(
+                    servicer.PredictPairStream,
+                    request_deserializer=tei_dot_v1_dot_tei__pb2.PredictPairRequest.FromString,
+                    response_serializer=tei_dot_v1_dot_tei__pb2.PredictResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'tei.v1.Predict', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('tei.v1.Predict', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Predict:
+    """Classification.
+    """
+
+    @staticmethod
+    def Predict(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tei.v1.Predict/Predict',
+            tei_dot_v1_dot_tei__pb2.PredictRequest.SerializeToString,
+            tei_dot_v1_dot_tei__pb2.PredictResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PredictPair(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tei.v1.Predict/PredictPair',
+            tei_dot_v1_dot_tei__pb2.PredictPairRequest.SerializeToString,
+            tei_dot_v1_dot_tei__pb2.PredictResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PredictStream(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/tei.v1.Predict/PredictStream',
+            tei_dot_v1_dot_tei__pb2.PredictRequest.SerializeToString,
+            tei_dot_v1_dot_tei__pb2.PredictResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PredictPairStream(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/tei.v1.Predict/PredictPairStream',
+            tei_dot_v1_dot_tei__pb2.PredictPairRequest.SerializeToString,
+            tei_dot_v1_dot_tei__pb2.PredictResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -449,6 +745,16 @@ class TokenizeStub:
                 request_serializer=tei_dot_v1_dot_tei__pb2.EncodeRequest.SerializeToString,
                 response_deserializer=tei_dot_v1_dot_tei__pb2.EncodeResponse.FromString,
                 _registered_method=True)
+        self.Decode = channel.unary_unary(
+                '/tei.v1.Tokenize/Decode',
+                request_serializer=tei_dot_v1_dot_tei__pb2.DecodeRequest.SerializeToString,
+                response_deserializer=tei_dot_v1_dot_tei__pb2.DecodeResponse.FromString,
+                _registered_method=True)
+        self.DecodeStream = channel.stream_stream(
+                '/tei.v1.Tokenize/DecodeStream',
+                request_serializer=tei_dot_v1_dot_tei__pb2.DecodeRequest.SerializeToString,
+                response_deserializer=tei_dot_v1_dot_tei__pb2.DecodeResponse.FromString,
+                _registered_method=True)
 
 
 class TokenizeServicer:
@@ -469,6 +775,20 @@ class TokenizeServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Decode(self, request, context):
+        """The text of some tokens.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DecodeStream(self, request_iterator, context):
+        """The same over a stream.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TokenizeServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -481,6 +801,16 @@ def add_TokenizeServicer_to_server(servicer, server):
                     servicer.TokenizeStream,
                     request_deserializer=tei_dot_v1_dot_tei__pb2.EncodeRequest.FromString,
                     response_serializer=tei_dot_v1_dot_tei__pb2.EncodeResponse.SerializeToString,
+            ),
+            'Decode': grpc.unary_unary_rpc_method_handler(
+                    servicer.Decode,
+                    request_deserializer=tei_dot_v1_dot_tei__pb2.DecodeRequest.FromString,
+                    response_serializer=tei_dot_v1_dot_tei__pb2.DecodeResponse.SerializeToString,
+            ),
+            'DecodeStream': grpc.stream_stream_rpc_method_handler(
+                    servicer.DecodeStream,
+                    request_deserializer=tei_dot_v1_dot_tei__pb2.DecodeRequest.FromString,
+                    response_serializer=tei_dot_v1_dot_tei__pb2.DecodeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -538,6 +868,60 @@ class Tokenize:
             '/tei.v1.Tokenize/TokenizeStream',
             tei_dot_v1_dot_tei__pb2.EncodeRequest.SerializeToString,
             tei_dot_v1_dot_tei__pb2.EncodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Decode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tei.v1.Tokenize/Decode',
+            tei_dot_v1_dot_tei__pb2.DecodeRequest.SerializeToString,
+            tei_dot_v1_dot_tei__pb2.DecodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DecodeStream(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/tei.v1.Tokenize/DecodeStream',
+            tei_dot_v1_dot_tei__pb2.DecodeRequest.SerializeToString,
+            tei_dot_v1_dot_tei__pb2.DecodeResponse.FromString,
             options,
             channel_credentials,
             insecure,
