@@ -9,7 +9,6 @@ from kbmesh_chunker.documents.source import ExtractedDocument, MailLayout, Part,
 from kbmesh_chunker.mail_labels import mail_labels
 from kbmesh_chunker.measure import BoundedTokenMeasure
 from kbmesh_chunker.piece import Chunk, Piece, embedded_text
-from kbmesh_chunker.spans import byte_offsets
 from kbmesh_chunker.strategies.port import Work
 from kbmesh_chunker.token_counter import ModelTokens
 from kbmesh_chunker.token_limit import CountedPiece
@@ -45,29 +44,22 @@ class CutPart:
 
 def assemble(document: ExtractedDocument, cut: Sequence[CutPart]) -> tuple[list[Chunk], list[ChunkedPart], bytes]:
     """The chunks of the whole, with positions in its text, what became of each part, and the text's SHA-256."""
-    text = document.text
-    encoded = text.encode()
-    ends = [(part.offset, part.offset + len(part.document.text)) for part in document.parts]
-    starts = [
-        part.offset + _plain(item).start
-        for part, of_part in zip(document.parts, cut, strict=True)
-        for item in of_part.pieces
-    ]
-    ascii_only = len(encoded) == len(text)
-    offsets = {} if ascii_only else byte_offsets(text, [*starts, *(place for pair in ends for place in pair)])
+    encoded = document.text.encode()
     chunks: list[Chunk] = []
     parts: list[ChunkedPart] = []
-    for part, of_part, (start, end) in zip(document.parts, cut, ends, strict=True):
+    place = place_bytes = 0
+    for part, of_part in zip(document.parts, cut, strict=True):
+        start_byte = place_bytes + _bytes_between(document.text, place, part.offset)
         before = len(chunks)
-        for item in of_part.pieces:
-            first = part.offset + _plain(item).start
-            start_byte = first if ascii_only else offsets[first]
-            chunks.append(make_chunk(len(chunks), item, part.document, of_part, part.offset, start_byte))
+        chunks += make_chunks(of_part, part.document, index=before, offset=part.offset, start_byte=start_byte)
+        place = part.offset + len(part.document.text)
+        only = len(document.parts) == 1
+        place_bytes = len(encoded) if only else start_byte + len(part.document.text.encode())
         parts.append(
             ChunkedPart(
                 part=part,
-                start_byte=start if ascii_only else offsets[start],
-                end_byte=end if ascii_only else offsets[end],
+                start_byte=start_byte,
+                end_byte=place_bytes,
                 chunks=len(chunks) - before,
                 config=of_part.config,
                 strategy_reason=of_part.reason,
@@ -76,38 +68,54 @@ def assemble(document: ExtractedDocument, cut: Sequence[CutPart]) -> tuple[list[
     return chunks, parts, hashlib.sha256(encoded).digest()
 
 
-def make_chunk(
-    index: int, item: CountedPiece | Piece, document: TextDocument, cut: CutPart, offset: int, start_byte: int
-) -> Chunk:
-    """The chunk of a piece of a document, whose text begins at `offset` of the whole.
+def make_chunks(cut: CutPart, document: TextDocument, *, index: int, offset: int, start_byte: int) -> list[Chunk]:
+    """The chunks of the pieces of a document, numbered from `index` on.
 
-    `start_byte` is where the piece begins in the whole text as UTF-8.
+    Its text begins at `offset` of the whole text, in code points, and at `start_byte` of it as UTF-8.
     """
-    piece, work = _plain(item), cut.work
-    start, end = piece.start, piece.end
-    content = document.text[start:end]
-    encoded = content.encode()
-    tokens = item.tokens if isinstance(item, CountedPiece) else None
-    too_long = cut.max_tokens is not None and tokens is not None and tokens > cut.max_tokens
+    text, work = document.text, cut.work
     # The bound in characters is not a size that was asked for.
     measure = work.measure.tokens if isinstance(work.measure, BoundedTokenMeasure) else work.measure
-    embedded = embedded_text(document.text, piece) if piece.left_out or piece.statement is not None else None
-    metadata = _metadata(document, piece)
-    if offset or metadata is not piece.metadata:
-        piece = replace(piece, start=offset + start, end=offset + end, metadata=metadata)
-    return Chunk(
-        index=index,
-        piece=piece,
-        text=content,
-        start_byte=start_byte,
-        end_byte=start_byte + len(encoded),
-        sha256=hashlib.sha256(encoded).digest(),
-        token_count=tokens,
-        oversize=too_long or measure.length(start, end) > work.limits.size + work.limits.minimum,
-        pages=document.pages.within(start, end) if document.pages is not None else (),
-        embedded_text=embedded or None,
-        embedding_excluded=embedded == "",
-    )
+    most = work.limits.size + work.limits.minimum
+    plain = not (document.chunk_metadata or document.source_lines or isinstance(document.layout, MailLayout))
+    pages, max_tokens = document.pages, cut.max_tokens
+    chunks: list[Chunk] = []
+    place, place_bytes = 0, start_byte
+    for number, item in enumerate(cut.pieces, index):
+        piece, tokens = (item, None) if isinstance(item, Piece) else (item.piece, item.tokens)
+        start, end = piece.start, piece.end
+        place_bytes += _bytes_between(text, place, start)
+        place = start
+        content = text[start:end]
+        encoded = content.encode()
+        embedded = embedded_text(text, piece) if piece.left_out or piece.statement is not None else None
+        too_long = max_tokens is not None and tokens is not None and tokens > max_tokens
+        if offset or not plain:
+            metadata = piece.metadata if plain else _metadata(document, piece)
+            piece = replace(piece, start=offset + start, end=offset + end, metadata=metadata)
+        chunks.append(
+            Chunk(
+                number,
+                piece,
+                content,
+                place_bytes,
+                place_bytes + len(encoded),
+                hashlib.sha256(encoded).digest(),
+                tokens,
+                too_long or measure.length(start, end) > most,
+                pages.within(start, end) if pages is not None else (),
+                embedded or None,
+                embedded == "",
+            )
+        )
+    return chunks
+
+
+def _bytes_between(text: str, start: int, end: int) -> int:
+    """Bytes of UTF-8 from `start` to `end`, which may be before it."""
+    if text.isascii():
+        return end - start
+    return len(text[start:end].encode()) if start <= end else -len(text[end:start].encode())
 
 
 def _metadata(document: TextDocument, piece: Piece) -> Mapping[str, str]:
@@ -121,6 +129,3 @@ def _metadata(document: TextDocument, piece: Piece) -> Mapping[str, str]:
         metadata = {"start_line": str(lines[0]), "end_line": str(lines[-1]), **metadata}
     return metadata
 
-
-def _plain(item: CountedPiece | Piece) -> Piece:
-    return item.piece if isinstance(item, CountedPiece) else item

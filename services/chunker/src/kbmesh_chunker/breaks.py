@@ -23,7 +23,7 @@ class Breaks:
         seals: Iterable[tuple[int, int]] = (),
         solids: Sequence[tuple[int, int]] = (),
     ) -> None:
-        given = list(breaks)
+        given = breaks if isinstance(breaks, list) else list(breaks)
         positions = [position for position, _ in given]
         if not all(map(lt, positions, positions[1:])):
             strongest: dict[int, int] = {}
@@ -35,7 +35,7 @@ class Breaks:
         self._strengths = bytes([strength for _, strength in given])
         self._seal_starts = array("Q")
         self._seal_ends = array("Q")
-        for first, last in sorted(seals):
+        for first, last in sorted(seals) if seals else ():
             if self._seal_ends and first <= self._seal_ends[-1]:
                 self._seal_ends[-1] = max(self._seal_ends[-1], last)
             else:
@@ -45,12 +45,17 @@ class Breaks:
         self._solid_ends = array("Q", (last for _, last in solids))
         self.sealing = bool(self._seal_starts)
         """Whether there is a seal at all."""
+        self._free = self._strengths
+        """Strength of each break, 0 where a seal forbids it."""
+        if self.sealing and given:
+            self._free = self._unsealed()
+
+    def _unsealed(self) -> bytes:
         free = bytearray(self._strengths)
         for first, last in zip(self._seal_starts, self._seal_ends, strict=True):
             low, high = bisect_right(self._positions, first), bisect_right(self._positions, last)
             free[low:high] = bytes(high - low)
-        self._free = bytes(free)
-        """Strength of each break, 0 where a seal forbids it."""
+        return bytes(free)
 
     def strongest(self, lowest: int, highest: int) -> int | None:
         """The last of the strongest breaks within [lowest, highest] that no seal forbids."""

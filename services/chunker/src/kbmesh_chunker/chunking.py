@@ -3,10 +3,9 @@
 import asyncio
 import contextvars
 import functools
-import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from kbmesh_rpc.deadline import Deadline
@@ -22,6 +21,7 @@ from kbmesh_rpc.errors import (
 from kbmesh_chunker.admission import Admission
 from kbmesh_chunker.assembly import ChunkedPart, CutPart, assemble
 from kbmesh_chunker.config import (
+    CHARACTER_SIZES,
     ChunkingConfig,
     ConfigRequest,
     SizeUnit,
@@ -44,7 +44,7 @@ from kbmesh_chunker.documents.source import (
 from kbmesh_chunker.measure import BoundedTokenMeasure, CharacterMeasure, Measure
 from kbmesh_chunker.piece import Chunk, Piece
 from kbmesh_chunker.strategies.auto import choose
-from kbmesh_chunker.strategies.port import Models, StrategyPort, Work
+from kbmesh_chunker.strategies.port import NO_MODELS, Models, StrategyPort, Work, untold
 from kbmesh_chunker.strategies.registry import find
 from kbmesh_chunker.token_counter import ModelTokens, TokenCounter, measure_tokens
 from kbmesh_chunker.token_limit import CountedPiece, fit
@@ -91,15 +91,15 @@ class Progress:
     deadline: Deadline | None
     at_once: bool = False
     """Whether all of the work is done where it is called, in one go."""
-    _gone: threading.Event = field(default_factory=threading.Event)
+    _gone: bool = False
 
     def leave(self) -> None:
         """The caller has gone."""
-        self._gone.set()
+        self._gone = True
 
     def check(self) -> None:
         """Raises Cancelled or DeadlineExceeded."""
-        if self._gone.is_set():
+        if self._gone:
             raise Cancelled
         if self.deadline is not None and self.deadline.expired:
             raise DeadlineExceeded(stage="chunking")
@@ -132,9 +132,8 @@ class Chunker:
         port = None if request.strategy is Strategy.AUTO else find(request.strategy)
         check_options_owner(request, path=path)
         check_model(request, can_count=self._counter is not None, path=path)
-        resolve_limits(request, path=path)
+        resolve_limits(request, characters=CHARACTER_SIZES if port is None else port.sizes, path=path)
         if port is not None:
-            resolve_limits(request, characters=port.sizes, path=path)
             port.options(request.options, f"{path}.{port.strategy}")
             self._check_models(port, path)
         elif request.options_of is not None:
@@ -211,12 +210,9 @@ class Chunker:
         self._check_repetition(config, document, path)
         tokens = await self._measure(config, document)
         made_with: dict[str, str] = {}
-        work = replace(
-            make_work(document, config, tokens, progress, functools.partial(self._in_turn, progress), warnings.append),
-            models=self._models,
-            embedding_model=config.embedding_model,
-            deadline=progress.deadline,
-            made_with=made_with.__setitem__,
+        aside = functools.partial(self._in_turn, progress)
+        work = make_work(
+            document, config, tokens, progress, aside, warnings.append, models=self._models, made_with=made_with
         )
         # What holds nothing, as a channel whose messages are gone, is no work for a strategy.
         pieces = await find(config.strategy).cut(work) if document.text else ()
@@ -343,8 +339,11 @@ _WISHES = {Strategy.EMAIL: Grammar.MAIL, Strategy.SLACK: Grammar.SLACK, Strategy
 
 def _wishing(source: SourceDocument, request: ConfigRequest) -> SourceDocument:
     """A document whose text is read as what the caller's strategy cuts, where its type says nothing else."""
+    wish = _WISHES.get(request.strategy)
+    if wish is None and source.grammar is None and not source.language:
+        return source
     language = request.options.get("language", "") if request.strategy is Strategy.CODE else ""
-    return replace(source, grammar=_WISHES.get(request.strategy), language=str(language))
+    return replace(source, grammar=wish, language=str(language))
 
 
 def resolve(request: ConfigRequest, document: TextDocument, path: str) -> tuple[ChunkingConfig, str]:
@@ -377,6 +376,9 @@ def make_work(
     progress: Progress,
     aside: Callable[..., Awaitable[Any]],
     warn: Callable[[Warning], None],
+    *,
+    models: Models = NO_MODELS,
+    made_with: dict[str, str] | None = None,
 ) -> Work:
     """What a strategy needs to cut a document."""
     measure: Measure = CharacterMeasure(text_length=len(document.text))
@@ -397,4 +399,8 @@ def make_work(
         checkpoint=progress.check,
         aside=aside,
         warn=warn,
+        models=models,
+        embedding_model=config.embedding_model,
+        deadline=progress.deadline,
+        made_with=made_with.__setitem__ if made_with is not None else untold,
     )

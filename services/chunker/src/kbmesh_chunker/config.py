@@ -11,6 +11,7 @@ from kbmesh_rpc.errors import InvalidField
 from kbmesh_chunker.cutter import Limits
 from kbmesh_chunker.version import CHUNKER_VERSION
 
+_SORTED_JSON = json.JSONEncoder(sort_keys=True)
 MIN_SIZE = 1
 MAX_SIZE = 100_000
 
@@ -156,4 +157,4 @@ def fingerprint(
         "max_tokens": max_tokens if config.counts_tokens else 0,
         **({"made_with": dict(made_with)} if made_with else {}),
     }
-    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(_SORTED_JSON.encode(decisive).encode()).hexdigest()

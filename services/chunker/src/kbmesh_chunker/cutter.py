@@ -15,7 +15,7 @@ import regex
 from kbmesh_chunker import graphemes
 from kbmesh_chunker.blank import last_substance, next_start, skip_blank, stretches, substance_end, trim_end
 from kbmesh_chunker.breaks import NO_BREAKS, Breaks
-from kbmesh_chunker.measure import Measure, TokenMeasure
+from kbmesh_chunker.measure import CharacterMeasure, Measure, TokenMeasure
 from kbmesh_chunker.plain_steps import PUNCTUATION_TAIL, PlainStep, plain_steps
 from kbmesh_chunker.sentences import SENTENCE_CLOSERS, Script, script_of, sentence_ends, sentence_ends_backwards
 
@@ -136,6 +136,10 @@ class Cutter:
         With a `reach`, of which more text follows, only those windows that no text after `reach` could change.
         """
         text, ahead = self.text, self.ahead
+        if reach is None and self._is_one_window(position, end):
+            self.checkpoint()
+            yield Step(position, end, end, end)
+            return
         plain = self._plain_step
         while position < end:
             self.checkpoint()
@@ -179,6 +183,11 @@ class Cutter:
                 following = self._with_a_letter(window, closing, rest, run, context_tokens)
             yield Step(position, closing, following, rest)
             position, fresh = following, rest
+
+    def _is_one_window(self, position: int, end: int) -> bool:
+        """Whether a window from `position` to `end` is seen to be one without a look at the text."""
+        characters = self.cap is None and isinstance(self.measure, CharacterMeasure)
+        return characters and position < end <= position + self.limits.size
 
     @cached_property
     def _plain_step(self) -> PlainStep | None:

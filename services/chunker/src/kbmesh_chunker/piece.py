@@ -6,9 +6,12 @@ from dataclasses import dataclass, field
 from kbmesh_chunker.blank import is_visible
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(slots=True)
 class Piece:
-    """A stretch of a document, as a strategy cuts it. Positions are code points of the document's text."""
+    """A stretch of a document, as a strategy cuts it. Positions are code points of the document's text.
+
+    Nobody changes one; a frozen class would take thrice as long to fill.
+    """
 
     start: int
     end: int
@@ -25,9 +28,9 @@ class Piece:
     """Stretches of it that are not embedded, as positions in the document's text, in order."""
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(slots=True)
 class Chunk:
-    """A piece with all that travels with it. Nobody changes one; a frozen class would take thrice as long to fill."""
+    """A piece with all that travels with it. Nobody changes one, like a piece."""
 
     index: int
     piece: Piece

@@ -34,31 +34,39 @@ def plain_steps(cutter: "Cutter", step: "type[Step]", script: Script) -> PlainSt
     structured = breaks.any_within(0, len(text))
     rest_at_least = max(minimum, PUNCTUATION_TAIL + 1)
 
-    def by_structure(start: int, fresh: int, end: int) -> "Step | None":
-        limit, lowest = start + size, start + minimum
-        if limit >= end or start != fresh:
+    def plain_step(start: int, fresh: int, end: int) -> "Step | None":
+        limit = start + size
+        if limit >= end:
             return None
-        word = _WORD.search(text, start, limit)
-        if word is None or word.end() > max(lowest, start + 1):
+        visible = fresh
+        if text[fresh].isspace():
+            visible = skip_blank(text, fresh, end)
+            if visible >= limit or text[visible] >= _JOINING:
+                return None
+        lowest = start + minimum
+        if start < fresh:
+            lowest = max(lowest, fresh + (limit - fresh) // 2)
+        lowest = min(max(lowest, visible + 1), limit)
+        word = _WORD.search(text, fresh, limit)
+        if word is None or word.end() > lowest:
             return None
-        cut = breaks.strongest(max(lowest, start + 1), limit)
+        if structured and breaks.any_within(start, limit):
+            return by_structure(start, end, lowest, limit)
+        return by_sentence(start, end, lowest, limit)
+
+    def by_structure(start: int, end: int, lowest: int, limit: int) -> "Step | None":
+        cut = breaks.strongest(lowest, limit)
         if cut is None or end - cut < rest_at_least or text[cut] >= _JOINING or text[cut - 1] != "\n":
             return None
         rest = next_start(text, cut, end) if text[cut].isspace() else cut
         if not _says(text, rest, min(end, rest + size)):
             return None
-        return step(start, trim_end(text, start, cut), rest, rest)
+        closing = trim_end(text, start, cut)
+        following = rest if not overlap or breaks.parts(rest) else overlapping_lines(start, closing, rest)
+        return step(start, closing, following, rest) if following else None
 
-    def by_sentence(start: int, fresh: int, end: int) -> "Step | None":
-        limit = start + size
-        if limit >= end or text[fresh].isspace() or not _parted(text, limit) or breaks.sealed(limit):
-            return None
-        lowest = start + minimum
-        if start < fresh:
-            lowest = max(lowest, fresh + (limit - fresh) // 2)
-        lowest = min(max(lowest, fresh + 1), limit)
-        word = _WORD.search(text, fresh, limit)
-        if word is None or word.end() > lowest:
+    def by_sentence(start: int, end: int, lowest: int, limit: int) -> "Step | None":
+        if not _parted(text, limit) or breaks.sealed(limit):
             return None
         cut = next(sentence_ends_backwards(text, max(lowest, start + size // 2), limit, script), None)
         if cut is None or not _parted(text, cut) or breaks.sealed(cut):
@@ -66,11 +74,25 @@ def plain_steps(cutter: "Cutter", step: "type[Step]", script: Script) -> PlainSt
         rest = _next_word(text, cut) or next_start(text, cut, end)
         if end - rest < rest_at_least or not _says(text, rest, min(end, rest + size)):
             return None
+        if structured and (rest > limit or breaks.parts(rest)):
+            return None
         following = rest if not overlap else overlapping(start, cut, rest)
         return step(start, cut, following, rest) if following else None
 
+    def overlapping_lines(start: int, closing: int, rest: int) -> int:
+        """Where the next window starts within the end of this one, at a line; 0 where that is not plain."""
+        earliest = max(start + 1, closing - overlap)
+        if earliest >= closing or not _parted(text, earliest):
+            return 0
+        line = breaks.first(earliest, closing - 1)
+        if line is None or not _parted(text, line):
+            return 0
+        for _sentence in sentence_ends(text, max(start, earliest - 4), line, script):
+            return 0
+        return repeating(skip_blank(text, line, closing), closing, rest)
+
     def overlapping(start: int, cut: int, rest: int) -> int:
-        """Where the next window starts within the end of this one; 0 where that is not plain."""
+        """Where the next window starts within the end of this one, at a sentence; 0 where that is not plain."""
         earliest = max(start + 1, cut - overlap)
         if earliest >= cut or not _parted(text, earliest):
             return 0
@@ -84,15 +106,16 @@ def plain_steps(cutter: "Cutter", step: "type[Step]", script: Script) -> PlainSt
             if earliest <= following < cut:
                 break
             following = cut
-        if following >= cut:
-            # What ends with a sentence repeats whole ones or nothing.
-            return rest
-        plain = rest < following + size and _parted(text, rest + 1) and not text[rest].isspace()
-        return following if plain and _WORD.search(text, following, cut) is not None else 0
+        # What ends with a sentence repeats whole ones or nothing.
+        return repeating(following, cut, rest) if following < cut else rest
 
-    if structured:
-        return by_structure if not overlap else None
-    return by_sentence
+    def repeating(following: int, closing: int, rest: int) -> int:
+        """`following` if a window from there on brings news without a doubt; 0 if not."""
+        visible = skip_blank(text, rest, len(text)) if text[rest].isspace() else rest
+        plain = visible < following + size and _parted(text, visible + 1)
+        return following if plain and _WORD.search(text, following, closing) is not None else 0
+
+    return plain_step
 
 
 def _next_word(text: str, position: int) -> int:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from kbmesh_rpc.errors import DocumentEmpty, DocumentUnreadable, InvalidField, KbmeshError, Reason
 
-from kbmesh_chunker.assembly import CutPart, make_chunk
+from kbmesh_chunker.assembly import CutPart, make_chunks
 from kbmesh_chunker.blank import GULF_EDGE, is_visible, next_start, stretches, trim_end
 from kbmesh_chunker.breaks import Breaks
 from kbmesh_chunker.chunking import MAX_REPETITION, Chunker, Progress, make_work, too_long_warnings
@@ -238,14 +238,8 @@ class TextStream:
 
     def _chunks(self, cut: CutPart) -> list[Chunk]:
         """Chunks of pieces; forgets the text that is not needed any more."""
-        text, document = self._text, cut.work.document
-        chunks: list[Chunk] = []
-        place, place_bytes = 0, self._offset_bytes
-        for item in cut.pieces:
-            start = (item.piece if isinstance(item, CountedPiece) else item).start
-            place_bytes += len(text[place:start].encode())
-            place = start
-            chunks.append(make_chunk(self._total + len(chunks), item, document, cut, self._offset, place_bytes))
+        document = cut.work.document
+        chunks = make_chunks(cut, document, index=self._total, offset=self._offset, start_byte=self._offset_bytes)
         self._total += len(chunks)
         self._forget()
         return chunks

@@ -1,6 +1,9 @@
 """Where code may be cut whose structure is not known: between its lines."""
 
 import re
+from collections.abc import Iterable, Iterator
+
+from kbmesh_chunker.breaks import Breaks
 
 _BLANK_LINE_OUTSIDE = 4
 _OUTSIDE = 3
@@ -13,6 +16,11 @@ _CLOSING = re.compile(
 )
 # Lines that belong to the line below them.
 _LEADING = re.compile(r"[ \t]*(?:#|//|--|;|%|/\*|\*|@|\"\"\"|\[\w+[^\]\r\n]*\]\s*$)")
+_PADDED = re.compile(r"(?:\A|\n)[^\S\n]+(?:\n|\Z)")
+_PADDING = tuple(f"{space}\n" for space in " \t\v\f\x1c\x1d\x1e\x1f")
+_INDENTS = frozenset((" ", "\t", ""))
+_SEEN = 256
+"""So much of a line tells what it is."""
 
 
 def line_breaks(text: str, start: int, end: int) -> list[tuple[int, int]]:
@@ -23,7 +31,7 @@ def line_breaks(text: str, start: int, end: int) -> list[tuple[int, int]]:
     leading = False
     for line in _LINE_START.finditer(text, start, end):
         begin = line.start()
-        content = text[begin : min(line.end(), begin + 256)]
+        content = text[begin : min(line.end(), begin + _SEEN)]
         if not content or content.isspace():
             continue
         gap = text[previous:begin]
@@ -37,3 +45,82 @@ def line_breaks(text: str, start: int, end: int) -> list[tuple[int, int]]:
         leading = _LEADING.match(content) is not None
         previous = line.end()
     return breaks
+
+
+def lazy_line_breaks(text: str, seals: Iterable[tuple[int, int]] = ()) -> Breaks:
+    """The breaks of `line_breaks` over a whole text, which are looked for only where a cutter asks for them."""
+    if not text or "\r" in text or (_may_be_padded(text) and _PADDED.search(text)):
+        return Breaks(line_breaks(text, 0, len(text)), seals)
+    return _LazyLineBreaks(text, seals)
+
+
+def _may_be_padded(text: str) -> bool:
+    """Whether there may be a line of white space alone. Most texts can be seen to have none without a pattern."""
+    if text[0].isspace() or (text[-1].isspace() and text[-1] != "\n") or not text.isascii():
+        return True
+    return any(end in text for end in _PADDING)
+
+
+class _LazyLineBreaks(Breaks):
+    """Of a text whose lines end with LF and whose blank lines are empty.
+
+    What a window needs is near its end, and mostly the last blank line before it: most lines are never looked at.
+    """
+
+    def __init__(self, text: str, seals: Iterable[tuple[int, int]]) -> None:
+        super().__init__((), seals)
+        self._text = text
+
+    def strongest(self, lowest: int, highest: int) -> int | None:
+        text = self._text
+        inside = 0
+        gap = text.rfind("\n\n", max(0, lowest - 2), highest)
+        while gap >= 0:
+            start = gap + 2
+            if self._begins(start) and not self.sealed(start):
+                if text[start] not in " \t":
+                    return start
+                inside = inside or start
+            gap = text.rfind("\n\n", max(0, lowest - 2), gap + 1)
+        anywhere = 0
+        line_end = text.rfind("\n", max(0, lowest - 1), highest)
+        while line_end >= 0:
+            start = line_end + 1
+            outside = text[start : start + 1] not in _INDENTS
+            if (outside or not (anywhere or inside)) and self._breaks(start) and not self.sealed(start):
+                if outside:
+                    return start
+                anywhere = start
+            line_end = text.rfind("\n", max(0, lowest - 1), line_end)
+        return inside or anywhere or None
+
+    def first(self, lowest: int, highest: int) -> int | None:
+        return next((start for start in self._within(lowest, highest) if not self.sealed(start)), None)
+
+    def any_within(self, lowest: int, highest: int) -> bool:
+        return next(self._within(lowest, highest), None) is not None
+
+    def at(self, position: int) -> bool:
+        return position > 0 and self._text[position - 1] == "\n" and self._breaks(position)
+
+    def _within(self, lowest: int, highest: int) -> Iterator[int]:
+        line_end = self._text.find("\n", max(0, lowest - 1), highest)
+        while line_end >= 0:
+            if self._breaks(line_end + 1):
+                yield line_end + 1
+            line_end = self._text.find("\n", line_end + 1, highest)
+
+    def _begins(self, start: int) -> bool:
+        """Whether something begins with the line at `start`."""
+        text = self._text
+        return start < len(text) and text[start] != "\n" and _CLOSING.match(text, start, start + _SEEN) is None
+
+    def _breaks(self, start: int) -> bool:
+        """Whether a cut before the line at `start` is welcome: it begins something, to which no line above leads."""
+        if not self._begins(start):
+            return False
+        text = self._text
+        if start < 2 or text[start - 2] == "\n":
+            return True
+        above = text.rfind("\n", 0, start - 1) + 1
+        return _LEADING.match(text, above, min(start - 1, above + _SEEN)) is None

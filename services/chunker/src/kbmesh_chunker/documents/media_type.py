@@ -4,7 +4,6 @@ import json
 import re
 from dataclasses import dataclass
 from email.message import Message
-from pathlib import PurePosixPath
 
 from kbmesh_chunker.documents.source import SourceType
 
@@ -201,10 +200,12 @@ def settled_type(declared: str, filename: str, head: str) -> str:
 
 def type_by_name(filename: str) -> str:
     """The media type that a filename or its extension stands for. Empty where it is unknown."""
-    path = PurePosixPath(filename.replace("\\", "/"))
-    if path.name.lower() in _CODE_BY_NAME:
-        return _CODE_BY_NAME[path.name.lower()]
-    extension = path.suffix.lower()
+    name = filename.replace("\\", "/").rstrip("/").rpartition("/")[2].lower()
+    if name in _CODE_BY_NAME:
+        return _CODE_BY_NAME[name]
+    stem, _, extension = name.rpartition(".")
+    # A dot that begins a name or ends it begins no extension.
+    extension = f".{extension}" if stem and extension else ""
     return _BY_EXTENSION.get(extension) or _CODE_BY_EXTENSION.get(extension, "")
 
 

@@ -44,7 +44,7 @@ def cut_fixed(work: Work) -> list[Piece]:
     for start, end in stretches(text, 0, len(text)):
         seals += find_seals(text, start, trim_end(text, start, end))
     rows = Rows(work.document)
-    cutter = work.cutter(Breaks(rows.breaks, seals, rows.solids))
+    cutter = work.cutter(rows.breaks(seals))
     context = work.context()
     return [
         Piece(start=start, end=end, type="fixed", context=rows.context(work, start, context).text)

@@ -37,11 +37,14 @@ class Models:
     language_model: LanguageModel | None = None
 
 
-def _untold(_name: str, _value: str) -> None:
-    return None
+NO_MODELS = Models()
 
 
-@dataclass(frozen=True, kw_only=True)
+def untold(_name: str, _value: str) -> None:
+    """For work of which nobody asks what it was made with."""
+
+
+@dataclass(kw_only=True, slots=True)
 class Work:
     """A document to cut, with all that it takes."""
 
@@ -58,11 +61,11 @@ class Work:
     aside: Aside
     warn: Callable[[Warning], None]
     """Adds a warning to the summary of the document."""
-    models: Models = Models()
+    models: Models = NO_MODELS
     embedding_model: str = ""
     """The model that the caller named; empty where it named none."""
     deadline: Deadline | None = None
-    made_with: Callable[[str, str], None] = _untold
+    made_with: Callable[[str, str], None] = untold
     """Tells what else the pieces depend on, by name and value, such as a model's fingerprint: documents that were cut
     with another one have another fingerprint of their own."""
 

@@ -2,8 +2,10 @@
 
 import re
 from bisect import bisect_right
+from collections.abc import Sequence
 
-from kbmesh_chunker.code.lines import line_breaks
+from kbmesh_chunker.breaks import Breaks
+from kbmesh_chunker.code.lines import lazy_line_breaks
 from kbmesh_chunker.context import Context
 from kbmesh_chunker.documents.delimited import CSV, TSV
 from kbmesh_chunker.documents.source import Grammar, TextDocument
@@ -31,24 +33,26 @@ class Rows:
     """Where the rows of a document begin, and the header row that a piece with rows of a table needs."""
 
     def __init__(self, document: TextDocument) -> None:
-        self.breaks: list[tuple[int, int]] = []
-        """(position, strength), as the cutter takes them."""
-        self.solids: list[tuple[int, int]] = []
-        """Stretches whose pieces repeat nothing."""
+        self._breaks: list[tuple[int, int]] = []
+        self._solids: list[tuple[int, int]] = []
         self._document = document
         self._bodies: list[int] = []
         """Where the first row of each table begins that stands below a header."""
         self._tables: list[tuple[int, int]] = []
         text = document.text
         if document.media_type in _RECORDS:
-            self.breaks = [(start, _ROW) for start in _record_starts(text)]
-            self.solids = [(0, len(text))]
-        elif document.grammar is Grammar.CODE:
-            self.breaks = line_breaks(text, 0, len(text))
+            self._breaks = [(start, _ROW) for start in _record_starts(text)]
+            self._solids = [(0, len(text))]
         elif document.media_type in _NESTED:
-            self.breaks = _nested_lines(text)
+            self._breaks = _nested_lines(text)
         elif document.grammar is Grammar.MARKDOWN:
             self._find_tables(text)
+
+    def breaks(self, seals: Sequence[tuple[int, int]]) -> Breaks:
+        """Where the document is cut best, and nowhere within `seals`."""
+        if self._document.grammar is Grammar.CODE and not self._breaks:
+            return lazy_line_breaks(self._document.text, seals)
+        return Breaks(self._breaks, seals, self._solids)
 
     def context(self, work: Work, start: int, context: Context) -> Context:
         """The context of a piece that starts at `start`, in place of that of the whole document."""
@@ -81,9 +85,9 @@ class Rows:
             if starts:
                 self._bodies.append(starts[0])
                 self._tables.append((header_start, end))
-                self.solids.append((header_start, end))
-                self.breaks.append((header_start, 1))
-                self.breaks.extend((start, 1) for start in starts)
+                self._solids.append((header_start, end))
+                self._breaks.append((header_start, 1))
+                self._breaks.extend((start, 1) for start in starts)
 
 
 def _record_starts(text: str) -> list[int]:
