@@ -1,7 +1,11 @@
 """What a block of a Markdown text is."""
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
+
+Parts = tuple[tuple[int, int], ...]
+"""Positions and how welcome a cut is there: (position, strength), strength 1 to 3."""
 
 
 class BlockKind(StrEnum):
@@ -28,7 +32,13 @@ class Block(NamedTuple):
     """Of a heading, as it reads: without its markup."""
     language: str = ""
     """Of fenced code, as its fence says."""
-    inner: tuple[tuple[int, int], ...] = ()
-    """Where its parts start and how welcome a cut is there: (position, strength), strength 1 to 3."""
+    parts: "Parts | Callable[[Block], Parts]" = ()
+    """What `inner` is, or who finds it: most blocks are never cut."""
     header_end: int = 0
     """Of a table: where its first row after the header and the delimiter row starts."""
+
+    @property
+    def inner(self) -> Parts:
+        """Where its parts start and how welcome a cut is there."""
+        parts = self.parts
+        return parts if isinstance(parts, tuple) else parts(self)

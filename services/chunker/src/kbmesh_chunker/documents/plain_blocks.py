@@ -12,7 +12,7 @@ from itertools import accumulate
 
 from markdown_it.rules_block.html_block import HTML_SEQUENCES
 
-from kbmesh_chunker.documents.block import Block, BlockKind
+from kbmesh_chunker.documents.block import Block, BlockKind, Parts
 from kbmesh_chunker.documents.commonmark import MAX_BLOCK_LINES
 from kbmesh_chunker.documents.heading_title import heading_title, without_closing
 
@@ -106,8 +106,11 @@ _SPACE = re.compile(rf"{_BLANKS}++")
 class PlainBlocks:
     """Looks for them in one text, whose lines end with a line feed, also the last."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, joined: bool = False) -> None:
+        """Headings of one level without a title which follow each other are told as one where they are to be
+        `joined`."""
         self._text = text
+        self._joined = joined
         self._no_list_before = 0
         """Where lists are not looked for again, so that nothing is looked through twice."""
         self._finders: dict[str, Callable[[int], Found]] = {
@@ -158,6 +161,8 @@ class PlainBlocks:
         marks, content = found.groups()
         end = found.end()
         title = heading_title(without_closing(content[:-1])) if content else ""
+        if not title and self._joined and (more := _untitled(marks).match(self._text, end)) is not None:
+            end = more.end()
         return Block(BlockKind.HEADING, start, end, len(marks), title), end
 
     def _rule(self, start: int) -> Found:
@@ -176,13 +181,17 @@ class PlainBlocks:
         if closing is None:
             return None
         end = closing.end()
-        lines = text[start : end - 1].split("\n")
+        language = info.split(maxsplit=1)[0] if info and not info.isspace() else ""
+        return Block(BlockKind.CODE, start, end, 0, "", language, self._code_lines), end
+
+    def _code_lines(self, block: Block) -> Parts:
+        start = block.start
+        lines = self._text[start : block.end - 1].split("\n")
+        # Those after an empty line are more welcome.
         strengths = [1 if line and not line.isspace() else 2 for line in lines]
         starts = accumulate(map(len, lines), _next_line, initial=start)
         next(starts)
-        language = info.split(maxsplit=1)[0] if info and not info.isspace() else ""
-        inner = tuple(zip(starts, strengths[:-1], strict=False))
-        return Block(BlockKind.CODE, start, end, 0, "", language, inner), end
+        return tuple(zip(starts, strengths[:-1], strict=False))
 
     def _bullets(self, start: int) -> Found:
         return self._list(start, _BULLETS) or self._rule(start)
@@ -201,12 +210,20 @@ class PlainBlocks:
         divided = self._division(start, end, _ITEM_SIGN)
         if divided:
             end = divided
-        inner = self._parts(start, end) if divided or found["end"] is not None else None
-        if inner is None:
+        elif found["end"] is None:
+            self._no_list_before = run
+            return None
+        parts: Parts | Callable[[Block], Parts] | None = self._flat_items
+        if _NESTED.search(text, start, end):
+            parts = self._parts(start, end)
+        if parts is None:
             self._no_list_before = run
             return None
         end = self.skip_empty(end)
-        return Block(BlockKind.LIST, start, end, 0, "", "", inner), end
+        return Block(BlockKind.LIST, start, end, 0, "", "", parts), end
+
+    def _flat_items(self, block: Block) -> Parts:
+        return tuple([(found.start(), 3) for found in _FLAT_ITEM.finditer(self._text, block.start, block.end)])
 
     def _division(self, start: int, end: int, before: re.Pattern[str]) -> int:
         """Where a list or quote that has too many lines is divided; 0 where it is not."""
@@ -216,11 +233,9 @@ class PlainBlocks:
         found = before.search(self._text, most.end(), end + 1) if most else None
         return found.start() if found else 0
 
-    def _parts(self, start: int, end: int) -> tuple[tuple[int, int], ...] | None:
+    def _parts(self, start: int, end: int) -> Parts | None:
         """Where items and their paragraphs begin; None where a line may be of another list, or code."""
         text = self._text
-        if _NESTED.search(text, start, end) is None:
-            return tuple([(found.start(), 3) for found in _FLAT_ITEM.finditer(text, start, end)])
         parts = []
         items: list[tuple[int, str]] = []
         # Of each item that is open: the column of its content, and the sign of its list.
@@ -259,8 +274,11 @@ class PlainBlocks:
         if found is None or found["header"].count("|") != found["dashes"].count("|"):
             return None
         first, end = found.span("rows")
-        rows = tuple([(row.start(), 2) for row in _ROW.finditer(self._text, first, end) if row.start() < end])
-        return Block(BlockKind.TABLE, start, end, 0, "", "", rows, first), end
+        return Block(BlockKind.TABLE, start, end, 0, "", "", self._rows, first), end
+
+    def _rows(self, block: Block) -> Parts:
+        rows = _ROW.finditer(self._text, block.header_end, block.end)
+        return tuple([(row.start(), 2) for row in rows if row.start() < block.end])
 
     def _quote(self, start: int) -> Found:
         text = self._text
@@ -273,8 +291,11 @@ class PlainBlocks:
             end = divided
         elif found["end"] is None:
             return None
-        parts = [(start, 3), *((part.start(1), 3) for part in _QUOTE_PART.finditer(text, start, end))]
-        return Block(BlockKind.QUOTE, start, end, 0, "", "", tuple(parts)), end
+        return Block(BlockKind.QUOTE, start, end, 0, "", "", self._quoted), end
+
+    def _quoted(self, block: Block) -> Parts:
+        parts = _QUOTE_PART.finditer(self._text, block.start, block.end)
+        return ((block.start, 3), *[(part.start(1), 3) for part in parts])
 
     def _definition(self, start: int) -> Found:
         found = _DEFINITION.match(self._text, start)
@@ -296,6 +317,12 @@ class PlainBlocks:
             closed = closing.search(text, start)
             end = text.find("\n", closed.start()) + 1 if closed else 0
         return (Block(BlockKind.OTHER, start, end), end) if end else None
+
+
+@cache
+def _untitled(marks: str) -> re.Pattern[str]:
+    """Headings of the same level without a title."""
+    return re.compile(rf"(?:{_BLANKS}*+{marks}[ \t]*+\n)++")
 
 
 @cache

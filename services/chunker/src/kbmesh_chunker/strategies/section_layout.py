@@ -1,0 +1,125 @@
+"""How a section is built that is too long for one piece: where it may be cut, and which blocks stand where."""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from kbmesh_chunker.breaks import PARTING, Breaks
+from kbmesh_chunker.documents.block import Block, BlockKind
+from kbmesh_chunker.documents.nested_blocks import nested_blocks, table_header
+
+_NEXT_BLOCK = 4
+_LEADS_ON = (":", "：")
+_LED_TO = {BlockKind.LIST, BlockKind.CODE, BlockKind.TABLE, BlockKind.QUOTE}
+_CONTAINERS = {BlockKind.LIST, BlockKind.QUOTE}
+
+
+class Table(NamedTuple):
+    """A table whose header may have to be repeated. Positions are code points of the document's text."""
+
+    start: int
+    header_end: int
+    """Where its first row below the header begins."""
+    end: int
+    header: str
+    """The header and the row of dashes below it, without the marks of what they stand in."""
+
+
+def type_of(blocks: Iterable[Block]) -> tuple[str, str]:
+    """The type of a piece that is made of `blocks`, and the language where it is code."""
+    only: BlockKind | None = None
+    language = ""
+    for block in blocks:
+        kind = block.kind
+        if kind is BlockKind.HEADING:
+            continue
+        if kind is BlockKind.CODE:
+            language = language or block.language
+        elif kind is not BlockKind.TABLE:
+            return "section", ""
+        if only is not None and kind is not only:
+            return "section", ""
+        only = kind
+    if only is None:
+        return "section", ""
+    return ("code_block", language) if only is BlockKind.CODE else ("table", "")
+
+
+class SectionLayout:
+    """The blocks of one section, and the tables and the code that stand in its lists and quotes."""
+
+    def __init__(self, text: str, blocks: Sequence[Block], end: int) -> None:
+        self._text = text
+        self.blocks = blocks
+        self.end = end
+        self.nested = [inner for block in blocks if block.kind in _CONTAINERS for inner in nested_blocks(text, block)]
+        self._starts = array("Q", (block.start for block in blocks))
+        self._nested_starts = array("Q", (block.start for block in self.nested))
+
+    def type_of(self, start: int, end: int) -> tuple[str, str]:
+        """The type of a piece, and the language where it is code."""
+        inner = _last_before(self.nested, self._nested_starts, start)
+        if inner is not None and end <= inner.end:
+            return type_of((inner,))
+        first = max(0, bisect_right(self._starts, start) - 1)
+        blocks = self.blocks[first : bisect_left(self._starts, end)]
+        return type_of([block for block in blocks if block.end > start])
+
+    def table_at(self, position: int) -> Table | None:
+        """The table of which `position` is in a row below the header."""
+        for blocks, starts, nested in (
+            (self.nested, self._nested_starts, True),
+            (self.blocks, self._starts, False),
+        ):
+            block = _last_before(blocks, starts, position)
+            if block is not None and block.kind is BlockKind.TABLE and block.header_end <= position < block.end:
+                header = table_header(self._text, block, nested=nested)
+                return Table(block.start, block.header_end, block.end, header)
+        return None
+
+
+def _last_before(blocks: Sequence[Block], starts: "array[int]", position: int) -> Block | None:
+    index = bisect_right(starts, position) - 1
+    return blocks[index] if index >= 0 else None
+
+
+def breaks_of(text: str, layouts: Sequence[SectionLayout]) -> Breaks:
+    """Where sections may be cut, and where they may not."""
+    breaks: list[tuple[int, int]] = []
+    seals: list[tuple[int, int]] = []
+    solids: list[tuple[int, int]] = []
+    for layout in layouts:
+        _add_blocks(text, layout, breaks, seals)
+        for block in layout.nested:
+            breaks.append((block.start, 1))
+            breaks.extend(block.inner)
+        for block in (*layout.blocks, *layout.nested):
+            if block.kind is BlockKind.TABLE:
+                seals.append((block.start, block.header_end))
+                solids.append((block.start, block.end))
+            elif block.kind is BlockKind.CODE and (inner := block.inner):
+                # The fences stay with the lines beside them.
+                seals.append((block.start, inner[0][0]))
+                seals.append((inner[-2][0] if len(inner) > 1 else block.start, inner[-1][0]))
+                solids.append((block.start, block.end))
+    return Breaks(breaks, seals, sorted(solids))
+
+
+def _add_blocks(text: str, layout: SectionLayout, breaks: list[tuple[int, int]], seals: list[tuple[int, int]]) -> None:
+    blocks = layout.blocks
+    last = len(blocks) - 1
+    for index, block in enumerate(blocks):
+        kind = block.kind
+        breaks.append((block.start, PARTING if kind is BlockKind.HEADING else _NEXT_BLOCK))
+        breaks.extend(block.inner)
+        if kind is BlockKind.HEADING:
+            following = blocks[index + 1].start if index < last else layout.end
+            if following < len(text):
+                seals.append((block.start, following))
+        elif kind is BlockKind.PARAGRAPH and index < last and _leads_on(text, block, blocks[index + 1]):
+            seals.append((block.end - 1, blocks[index + 1].start))
+
+
+def _leads_on(text: str, block: Block, following: Block) -> bool:
+    return following.kind in _LED_TO and text[max(block.start, block.end - 16) : block.end].rstrip().endswith(_LEADS_ON)
