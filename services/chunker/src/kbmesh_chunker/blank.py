@@ -14,6 +14,7 @@ GULF_EDGE = 64
 MAX_INDENT = 32
 """White space before the first line of a chunk is kept up to this width: in code and nested lists it has a meaning."""
 
+FIRST_SPACE = regex.compile(r"\s")
 _NEAR = 64
 _LOWEST_MARK = "\u0300"
 _BLANK = re.compile(r"\s*")

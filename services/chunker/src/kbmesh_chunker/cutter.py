@@ -13,14 +13,13 @@ from typing import NamedTuple
 import regex
 
 from kbmesh_chunker import graphemes
-from kbmesh_chunker.blank import last_substance, next_start, skip_blank, stretches, substance_end, trim_end
+from kbmesh_chunker.blank import FIRST_SPACE, last_substance, next_start, skip_blank, stretches, substance_end, trim_end
 from kbmesh_chunker.breaks import NO_BREAKS, Breaks
 from kbmesh_chunker.measure import CharacterMeasure, Measure, TokenMeasure
 from kbmesh_chunker.plain_steps import PUNCTUATION_TAIL, PlainStep, plain_steps
 from kbmesh_chunker.sentences import SENTENCE_CLOSERS, Script, script_of, sentence_ends, sentence_ends_backwards
 
 _LAST_SPACE = regex.compile(r"(?r)\s")
-_FIRST_SPACE = regex.compile(r"\s")
 _LAST_MARK = regex.compile(r"(?r)(?<=[,;:|>)\]}，、；：،؛）」』】/\\=&?+\-])")
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 _INSIDE_WORD = regex.compile(rf"(?V1)(?<=[\w--[{_UNSPACED}]])(?=[\w--[{_UNSPACED}]])")
@@ -377,7 +376,7 @@ class Cutter:
             return skip_blank(text, line, closing)
         if whole:
             return closing
-        space = _FIRST_SPACE.search(text, earliest, closing)
+        space = FIRST_SPACE.search(text, earliest, closing)
         if space is not None and graphemes.is_boundary(text, space.start(), earliest):
             return skip_blank(text, space.start(), closing)
         if _INSIDE_WORD.match(text, earliest) and not _INSIDE_WORD.match(text, closing):

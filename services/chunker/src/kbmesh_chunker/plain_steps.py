@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kbmesh_chunker.blank import next_start, skip_blank, trim_end
+from kbmesh_chunker.blank import FIRST_SPACE, next_start, skip_blank, trim_end
 from kbmesh_chunker.measure import CharacterMeasure
-from kbmesh_chunker.sentences import Script, sentence_ends, sentence_ends_backwards
+from kbmesh_chunker.sentences import SENTENCE_CLOSERS, Script, sentence_ends, sentence_ends_backwards
 
 if TYPE_CHECKING:
     from kbmesh_chunker.cutter import Cutter, Step
@@ -50,13 +50,15 @@ def plain_steps(cutter: "Cutter", step: "type[Step]", script: Script) -> PlainSt
         word = _WORD.search(text, fresh, limit)
         if word is None or word.end() > lowest:
             return None
-        if structured and breaks.any_within(start, limit):
-            return by_structure(start, end, lowest, limit)
-        return by_sentence(start, end, lowest, limit)
-
-    def by_structure(start: int, end: int, lowest: int, limit: int) -> "Step | None":
+        if not structured:
+            return by_sentence(start, end, lowest, limit)
         cut = breaks.strongest(lowest, limit)
-        if cut is None or end - cut < rest_at_least or text[cut] >= _JOINING or text[cut - 1] != "\n":
+        if cut is not None:
+            return by_structure(start, end, cut)
+        return None if breaks.any_within(start + 1, limit) else by_sentence(start, end, lowest, limit)
+
+    def by_structure(start: int, end: int, cut: int) -> "Step | None":
+        if end - cut < rest_at_least or text[cut] >= _JOINING or text[cut - 1] != "\n":
             return None
         rest = next_start(text, cut, end) if text[cut].isspace() else cut
         if not _says(text, rest, min(end, rest + size)):
@@ -68,16 +70,21 @@ def plain_steps(cutter: "Cutter", step: "type[Step]", script: Script) -> PlainSt
     def by_sentence(start: int, end: int, lowest: int, limit: int) -> "Step | None":
         if not _parted(text, limit) or breaks.sealed(limit):
             return None
-        cut = next(sentence_ends_backwards(text, max(lowest, start + size // 2), limit, script), None)
-        if cut is None or not _parted(text, cut) or breaks.sealed(cut):
+        preferred = max(lowest, start + size // 2)
+        cut = next(sentence_ends_backwards(text, preferred, limit, script), 0)
+        whole = cut > 0
+        if not whole:
+            cut = text.rfind("\n", preferred, limit) + 1
+        if not cut or not _parted(text, cut) or breaks.sealed(cut):
             return None
         rest = _next_word(text, cut) or next_start(text, cut, end)
         if end - rest < rest_at_least or not _says(text, rest, min(end, rest + size)):
             return None
         if structured and (rest > limit or breaks.parts(rest)):
             return None
-        following = rest if not overlap else overlapping(start, cut, rest)
-        return step(start, cut, following, rest) if following else None
+        closing = cut if whole else trim_end(text, start, cut)
+        following = rest if not overlap else overlapping(start, closing, rest)
+        return step(start, closing, following, rest) if following else None
 
     def overlapping_lines(start: int, closing: int, rest: int) -> int:
         """Where the next window starts within the end of this one, at a line; 0 where that is not plain."""
@@ -85,29 +92,45 @@ def plain_steps(cutter: "Cutter", step: "type[Step]", script: Script) -> PlainSt
         if earliest >= closing or not _parted(text, earliest):
             return 0
         line = breaks.first(earliest, closing - 1)
-        if line is None or not _parted(text, line):
+        if line is not None and not _parted(text, line):
             return 0
-        for _sentence in sentence_ends(text, max(start, earliest - 4), line, script):
-            return 0
-        return repeating(skip_blank(text, line, closing), closing, rest)
+        within = max(start, earliest - 4)
+        if script.candidate.search(text, within, closing if line is None else line) is not None:
+            for sentence in sentence_ends(text, within, closing, script):
+                if sentence >= closing or (line is not None and sentence > line):
+                    break
+                if not _parted(text, sentence):
+                    return 0
+                following = _next_word(text, sentence) or skip_blank(text, sentence, closing)
+                if earliest <= following < closing and (line is None or following <= line):
+                    return repeating(following, closing, rest)
+        if line is None:
+            # What ends with a line repeats whole ones or nothing.
+            return rest if breaks.at(rest) else 0
+        return repeating(skip_blank(text, line, closing) if text[line].isspace() else line, closing, rest)
 
-    def overlapping(start: int, cut: int, rest: int) -> int:
-        """Where the next window starts within the end of this one, at a sentence; 0 where that is not plain."""
-        earliest = max(start + 1, cut - overlap)
-        if earliest >= cut or not _parted(text, earliest):
+    def overlapping(start: int, closing: int, rest: int) -> int:
+        """Where the next window starts within the end of this one, at a sentence or else a word; 0 where that is not
+        plain."""
+        earliest = max(start + 1, closing - overlap)
+        if earliest >= closing or not _parted(text, earliest):
             return 0
-        following = cut
-        for sentence in sentence_ends(text, max(start, earliest - 4), cut, script):
-            if sentence >= cut:
+        for sentence in sentence_ends(text, max(start, earliest - 4), closing, script):
+            if sentence >= closing:
                 break
             if not _parted(text, sentence):
                 return 0
-            following = _next_word(text, sentence) or skip_blank(text, sentence, cut)
-            if earliest <= following < cut:
-                break
-            following = cut
-        # What ends with a sentence repeats whole ones or nothing.
-        return repeating(following, cut, rest) if following < cut else rest
+            following = _next_word(text, sentence) or skip_blank(text, sentence, closing)
+            if earliest <= following < closing:
+                return repeating(following, closing, rest)
+        if text[closing - 1] in SENTENCE_CLOSERS:
+            # What ends with a sentence repeats whole ones or nothing.
+            return rest
+        space = FIRST_SPACE.search(text, earliest, closing)
+        if space is None or not _parted(text, space.start()):
+            return 0
+        following = skip_blank(text, space.start(), closing)
+        return repeating(following, closing, rest) if following < closing else rest
 
     def repeating(following: int, closing: int, rest: int) -> int:
         """`following` if a window from there on brings news without a doubt; 0 if not."""

@@ -16,8 +16,7 @@ _CLOSING = re.compile(
 )
 # Lines that belong to the line below them.
 _LEADING = re.compile(r"[ \t]*(?:#|//|--|;|%|/\*|\*|@|\"\"\"|\[\w+[^\]\r\n]*\]\s*$)")
-_PADDED = re.compile(r"(?:\A|\n)[^\S\n]+(?:\n|\Z)")
-_PADDING = tuple(f"{space}\n" for space in " \t\v\f\x1c\x1d\x1e\x1f")
+_PADDED = re.compile(r"\n[^\S\n]+\n")
 _INDENTS = frozenset((" ", "\t", ""))
 _SEEN = 256
 """So much of a line tells what it is."""
@@ -49,16 +48,16 @@ def line_breaks(text: str, start: int, end: int) -> list[tuple[int, int]]:
 
 def lazy_line_breaks(text: str, seals: Iterable[tuple[int, int]] = ()) -> Breaks:
     """The breaks of `line_breaks` over a whole text, which are looked for only where a cutter asks for them."""
-    if not text or "\r" in text or (_may_be_padded(text) and _PADDED.search(text)):
+    if "\r" in text or _has_padded_lines(text):
         return Breaks(line_breaks(text, 0, len(text)), seals)
     return _LazyLineBreaks(text, seals)
 
 
-def _may_be_padded(text: str) -> bool:
-    """Whether there may be a line of white space alone. Most texts can be seen to have none without a pattern."""
-    if text[0].isspace() or (text[-1].isspace() and text[-1] != "\n") or not text.isascii():
-        return True
-    return any(end in text for end in _PADDING)
+def _has_padded_lines(text: str) -> bool:
+    """Whether there is a line of white space alone that is not empty."""
+    first_end, last_start = text.find("\n"), text.rfind("\n") + 1
+    ends = text[: max(0, first_end)].isspace() or text[last_start:].isspace()
+    return ends or _PADDED.search(text) is not None
 
 
 class _LazyLineBreaks(Breaks):
@@ -72,27 +71,29 @@ class _LazyLineBreaks(Breaks):
         self._text = text
 
     def strongest(self, lowest: int, highest: int) -> int | None:
-        text = self._text
+        text, sealing = self._text, self.sealing
+        low = max(0, lowest - 2)
         inside = 0
-        gap = text.rfind("\n\n", max(0, lowest - 2), highest)
+        gap = text.rfind("\n\n", low, highest)
         while gap >= 0:
             start = gap + 2
-            if self._begins(start) and not self.sealed(start):
+            if self._begins(start) and not (sealing and self.sealed(start)):
                 if text[start] not in " \t":
                     return start
                 inside = inside or start
-            gap = text.rfind("\n\n", max(0, lowest - 2), gap + 1)
-        anywhere = 0
-        line_end = text.rfind("\n", max(0, lowest - 1), highest)
+            gap = text.rfind("\n\n", low, gap + 1)
+        low = max(0, lowest - 1)
+        anywhere = inside
+        line_end = text.rfind("\n", low, highest)
         while line_end >= 0:
             start = line_end + 1
             outside = text[start : start + 1] not in _INDENTS
-            if (outside or not (anywhere or inside)) and self._breaks(start) and not self.sealed(start):
+            if (outside or not anywhere) and self._breaks(start) and not (sealing and self.sealed(start)):
                 if outside:
                     return start
                 anywhere = start
-            line_end = text.rfind("\n", max(0, lowest - 1), line_end)
-        return inside or anywhere or None
+            line_end = text.rfind("\n", low, line_end)
+        return anywhere or None
 
     def first(self, lowest: int, highest: int) -> int | None:
         return next((start for start in self._within(lowest, highest) if not self.sealed(start)), None)

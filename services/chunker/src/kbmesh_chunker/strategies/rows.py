@@ -56,6 +56,8 @@ class Rows:
 
     def context(self, work: Work, start: int, context: Context) -> Context:
         """The context of a piece that starts at `start`, in place of that of the whole document."""
+        if not self._solids:
+            return context
         if self._document.media_type in _RECORDS and start == 0:
             # The header row is in the piece itself.
             return Context()
