@@ -17,6 +17,7 @@ from kbmesh_onnx.errors import ModelFolderError, TextError, TextTooLong
 from kbmesh_onnx.folder import TOKENIZER_FILE, ModelCard
 
 Truncation = Literal["end", "start", "none"]
+PairTruncation = Literal["windows", "end", "start", "none"]
 
 Item = TypeVar("Item")
 
@@ -98,9 +99,19 @@ class ModelTokenizer:
         return cls(tokenizer)
 
     @property
+    def library_tokenizer(self) -> Tokenizer:
+        """The tokenizer itself, without padding and truncation, for those who want more of it than a model's input."""
+        return self._tokenizer
+
+    @property
     def special_tokens(self) -> int:
         """Special tokens around one text."""
         return self._template.single_size
+
+    @property
+    def pair_special_tokens(self) -> int:
+        """Special tokens around and between the two texts of a pair."""
+        return self._template.pair_size
 
     def count(self, texts: Sequence[str], prefix: str = "") -> list[int]:
         """Count the tokens of each text without truncation, special ones and prefix included.
@@ -181,8 +192,13 @@ class ModelTokenizer:
         min_query_share: float = 0.5,
         windows: int = 32,
         overlap_share: float = 0.25,
+        truncation: PairTruncation = "windows",
     ) -> list[TokenizedPair | TextError]:
-        """Do as `encode_pairs`, but give a document's error in its place. The query's own error is raised."""
+        """Do as `encode_pairs`, but give a document's error in its place. The query's own error is raised.
+
+        With any `truncation` but "windows" there is one window: "end" and "start" cut off that end of the longer of
+        the two texts until the pair fits, "none" gives TextTooLong for a pair that does not fit.
+        """
         if not 0 < min_query_share < 1:
             raise ValueError(f"min_query_share is {min_query_share}, not between 0 and 1")
         if not 0 <= overlap_share < 1:
@@ -196,19 +212,31 @@ class ModelTokenizer:
         _check_text(None, query)
         query_ids = np.array(self._content_ids(query), dtype=np.int64)
         query_kept = query_ids[: max(1, min(room - 1, int(min_query_share * max_tokens)))]
-        return [
-            encoding
-            if isinstance(encoding, TextError)
-            else self._split(
-                query_kept,
-                len(query_ids) - len(query_kept),
-                self._content_of(encoding),
-                room=room - len(query_kept),
-                windows=windows,
-                overlap_share=overlap_share,
-            )
-            for encoding in self._try_encode_batch(documents, "")
-        ]
+        pairs: list[TokenizedPair | TextError] = []
+        for index, encoding in enumerate(self._try_encode_batch(documents, "")):
+            if isinstance(encoding, TextError):
+                pairs.append(encoding)
+                continue
+            document = self._content_of(encoding)
+            tokens = self._template.pair_size + len(query_ids) + len(document)
+            if truncation == "none" and tokens > max_tokens:
+                pairs.append(TextTooLong(index, tokens=tokens, limit=max_tokens))
+            elif truncation in {"end", "start"}:
+                pairs.append(self._cut_pair(query_ids, document, room=room, end=truncation == "end"))
+            else:
+                whole = truncation == "none"
+                query = query_ids if whole else query_kept
+                pairs.append(
+                    self._split(
+                        query,
+                        len(query_ids) - len(query),
+                        document,
+                        room=max(1, room - len(query)),
+                        windows=windows,
+                        overlap_share=overlap_share,
+                    )
+                )
+        return pairs
 
     def _fit(
         self, index: int, encoding: Encoding, *, max_tokens: int, truncation: Truncation, prefix_ids: Sequence[int]
@@ -254,6 +282,21 @@ class ModelTokenizer:
         ]
         return TokenizedPair(
             windows=tuple(rows), tokens=read, tokens_cut=cut, query_tokens=len(query), query_tokens_cut=query_cut
+        )
+
+    def _cut_pair(
+        self, query: NDArray[np.int64], document: NDArray[np.int64], *, room: int, end: bool
+    ) -> TokenizedPair:
+        query_room, document_room = longest_first(len(query), len(document), room)
+        kept_query = query[:query_room] if end else query[len(query) - query_room :]
+        kept = document[:document_room] if end else document[len(document) - document_room :]
+        cut = len(document) - len(kept)
+        return TokenizedPair(
+            windows=(self._pair_row(kept_query, kept, cut),),
+            tokens=len(kept),
+            tokens_cut=cut,
+            query_tokens=len(kept_query),
+            query_tokens_cut=len(query) - len(kept_query),
         )
 
     def _pair_row(self, query: NDArray[np.int64], piece: NDArray[np.int64], cut: int) -> TokenizedText:
@@ -316,6 +359,18 @@ def _text_error(index: int | None, text: object) -> TextError | None:
     except UnicodeEncodeError as error:
         return TextError(index, f"character {error.start} is half of a surrogate pair, which no encoding has")
     return None
+
+
+def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
+    """Tokens that two texts of so many keep, where the longer one is cut first, as `tokenizers` does it.
+
+    A text that takes at most half of the room stays whole; where both take more, each gets half, and an odd token goes
+    to the longer one.
+    """
+    if first + second <= room:
+        return first, second
+    shorter = min(first, second, room // 2)
+    return (shorter, room - shorter) if first <= second else (room - shorter, shorter)
 
 
 def _common_start(ids: NDArray[np.int64], start: Sequence[int]) -> int:

@@ -91,13 +91,19 @@ def _short(text: str) -> str:
     return text if len(text) <= TEXT_CHARACTERS else text[: TEXT_CHARACTERS - 1] + "…"
 
 
-async def abort(context: grpc.aio.ServicerContext[Any, Any], error: KbmeshError) -> NoReturn:
+async def abort(
+    context: grpc.aio.ServicerContext[Any, Any], error: KbmeshError, *, code: grpc.StatusCode | None = None
+) -> NoReturn:
     """Ends the call with `error`. Servicers need not: what they raise, the server's interceptor ends the call with.
 
-    Trailing metadata that was set before is kept."""
+    Trailing metadata that was set before is kept. `code` is for contracts of others, whose clients know another code
+    for the same thing."""
+    status = to_status(error)
+    if code is not None:
+        status.code = code_pb2.Code.Value(code.name)
     trailing = [(key, value) for key, value in context.trailing_metadata() or () if key != STATUS_DETAILS_KEY]
-    details = (STATUS_DETAILS_KEY, to_status(error).SerializeToString())
-    await context.abort(CODES[error.reason], _short(error.message), (*trailing, details))
+    details = (STATUS_DETAILS_KEY, status.SerializeToString())
+    await context.abort(code or CODES[error.reason], _short(error.message), (*trailing, details))
 
 
 def from_rpc_error(error: grpc.RpcError | grpc.aio.AioRpcError, *, dependency: str) -> KbmeshError:

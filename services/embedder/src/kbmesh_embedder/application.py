@@ -7,7 +7,13 @@ import grpc
 from kbmesh.embedder.v1.embedder_pb2 import DESCRIPTOR
 from kbmesh.embedder.v1.embedder_pb2_grpc import add_EmbedderServiceServicer_to_server
 from kbmesh_onnx.batcher import QueueLimits
+from kbmesh_onnx.load import LoadMeter
+from kbmesh_rpc.scaler.registrations import make_scaling
 from kbmesh_rpc.server import Registration
+from kbmesh_rpc.settings import is_loopback
+from kbmesh_rpc.tei.info_servicer import InfoServicer
+from kbmesh_rpc.tei.registrations import tei_registrations
+from kbmesh_rpc.tei.tokenize_servicer import TokenizeServicer
 
 from kbmesh_embedder.backends.port import EmbeddingBackend
 from kbmesh_embedder.embedding import CallLimits
@@ -15,6 +21,8 @@ from kbmesh_embedder.metrics import ModelMetrics
 from kbmesh_embedder.models import ModelRegistry
 from kbmesh_embedder.servicer import EmbedderServicer
 from kbmesh_embedder.settings import EmbedderSettings
+from kbmesh_embedder.tei import TeiModel
+from kbmesh_embedder.tei_servicer import TeiEmbedServicer, served_model
 
 SERVICE_NAME = DESCRIPTOR.services_by_name["EmbedderService"].full_name
 
@@ -22,7 +30,8 @@ SERVICE_NAME = DESCRIPTOR.services_by_name["EmbedderService"].full_name
 class EmbedderApplication:
     """Loads the models when the server warms up, and closes them when it ends."""
 
-    def __init__(self, models: ModelRegistry, settings: EmbedderSettings) -> None:
+    def __init__(self, models: ModelRegistry, settings: EmbedderSettings, meter: LoadMeter | None = None) -> None:
+        """`meter` is the one that the models' backends were opened with."""
         self._models = models
         servicer = EmbedderServicer(
             models,
@@ -33,7 +42,24 @@ class EmbedderApplication:
         def add(server: grpc.aio.Server) -> None:
             add_EmbedderServiceServicer_to_server(servicer, server)
 
-        self.registrations = (Registration(name=SERVICE_NAME, add=add),)
+        tei = TeiModel(models, text_characters=settings.max_text_characters)
+        self._scaling = make_scaling(
+            (meter or LoadMeter()).loads,
+            peers=settings.scaler_peers,
+            any_name=is_loopback(settings.host) and not settings.scaler_peers,
+            timeout_seconds=settings.scaler_timeout_seconds,
+        )
+        self.registrations = (
+            Registration(name=SERVICE_NAME, add=add),
+            *tei_registrations(
+                {
+                    "Info": InfoServicer(partial(served_model, tei, settings)),
+                    "Embed": TeiEmbedServicer(tei, stream_concurrency=settings.stream_concurrency),
+                    "Tokenize": TokenizeServicer(tei, stream_concurrency=settings.stream_concurrency),
+                }
+            ),
+            *self._scaling.registrations,
+        )
 
     async def warm_up(self) -> None:
         """Loads every model and runs it. Raises where one cannot be loaded."""
@@ -41,15 +67,19 @@ class EmbedderApplication:
 
     async def close(self) -> None:
         """Closes the models."""
+        await self._scaling.close()
         await self._models.close()
 
 
 async def make_application(settings: EmbedderSettings) -> EmbedderApplication:
     """The application that `settings` describe, its models not loaded yet."""
-    return EmbedderApplication(ModelRegistry(settings.model_names, partial(open_backend, settings)), settings)
+    meter = LoadMeter()
+    return EmbedderApplication(
+        ModelRegistry(settings.model_names, partial(open_backend, settings, meter)), settings, meter
+    )
 
 
-async def open_backend(settings: EmbedderSettings, name: str) -> EmbeddingBackend:
+async def open_backend(settings: EmbedderSettings, meter: LoadMeter, name: str) -> EmbeddingBackend:
     """Loads one model. Raises ModelFolderError and DeviceUnavailable."""
     limits = QueueLimits(
         queue_tokens=settings.queue_tokens,
@@ -57,7 +87,7 @@ async def open_backend(settings: EmbedderSettings, name: str) -> EmbeddingBacken
         batch_tokens=settings.batch_tokens,
         bulk_share=settings.bulk_share,
     )
-    metrics = ModelMetrics(name, batch_tokens=settings.batch_tokens)
+    metrics = meter.observe(name, ModelMetrics(name, batch_tokens=settings.batch_tokens))
     # Imported here, so that the one does not need what the other does.
     if settings.backend == "fake":
         from kbmesh_embedder.backends.fake import FakeBackend

@@ -3,7 +3,7 @@
 from kbmesh_onnx.batcher import BatchReport, DropReason, Lane
 from prometheus_client import Counter, Gauge, Histogram
 
-from kbmesh_embedder.backends.port import Embeddings
+from kbmesh_embedder.backends.port import Embeddings, TextReceipt
 
 QUEUE_TOKENS = Gauge("kbmesh_embedder_queue_tokens", "Tokens that wait for the model.", ["model", "lane"])
 RUNNING_TOKENS = Gauge("kbmesh_embedder_running_tokens", "Tokens that the model works on.", ["model"])
@@ -76,6 +76,13 @@ class ModelMetrics:
 
     def dropped(self, lane: Lane, reason: DropReason, items: int) -> None:
         self._dropped[lane, reason].inc(items)
+
+
+def count_text(model: str, receipt: TextReceipt) -> None:
+    """Counts what one text's receipt tells of a cut."""
+    if receipt.tokens_cut:
+        TRUNCATED_TEXTS.labels(model).inc()
+        TRUNCATED_TOKENS.labels(model).inc(receipt.tokens_cut)
 
 
 def count_receipts(model: str, embeddings: Embeddings) -> None:

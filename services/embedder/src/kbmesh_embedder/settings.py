@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
+from kbmesh_rpc.scaler.trigger import parse_peers_list
 from kbmesh_rpc.settings import ServerSettings
 from pydantic import Field, field_validator
 
@@ -43,6 +44,18 @@ class EmbedderSettings(ServerSettings):
     """Part of a model's time that bulk requests get while interactive ones wait as well."""
     stream_concurrency: int = Field(default=4, ge=1)
     """Requests of one EmbedStream that are worked on at once. The rest wait with the caller."""
+
+    scaler_peers: str = ""
+    """Name and port behind which all replicas stand, for KEDA's scaler, which sums their queues: that of the headless
+    service, such as embedder-headless:7402. Several are comma separated; a trigger may name one of them in `peers`, and
+    means the first where it names none. Unset: on loopback a trigger may name any, elsewhere it is refused."""
+    scaler_timeout_seconds: float = Field(default=2.0, gt=0)
+    """How long the scaler waits for all replicas together."""
+
+    @field_validator("scaler_peers")
+    @classmethod
+    def _names_peers(cls, peers: str) -> str:
+        return ",".join(map(str, parse_peers_list(peers)))
 
     @field_validator("model")
     @classmethod

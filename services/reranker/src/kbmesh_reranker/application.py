@@ -9,7 +9,13 @@ from kbmesh.reranker.v1.reranker_pb2 import DESCRIPTOR
 from kbmesh.reranker.v1.reranker_pb2_grpc import add_RerankerServiceServicer_to_server
 from kbmesh_onnx.batcher import QueueLimits
 from kbmesh_onnx.folder import Kind
+from kbmesh_onnx.load import LoadMeter
+from kbmesh_rpc.scaler.registrations import make_scaling
 from kbmesh_rpc.server import Registration
+from kbmesh_rpc.settings import is_loopback
+from kbmesh_rpc.tei.info_servicer import InfoServicer
+from kbmesh_rpc.tei.registrations import tei_registrations
+from kbmesh_rpc.tei.tokenize_servicer import TokenizeServicer
 
 from kbmesh_reranker.backends.port import RerankBackend
 from kbmesh_reranker.metrics import ModelMetrics
@@ -17,8 +23,12 @@ from kbmesh_reranker.models import ModelRegistry
 from kbmesh_reranker.relevance import CallLimits
 from kbmesh_reranker.servicer import RerankerServicer
 from kbmesh_reranker.settings import RerankerSettings
+from kbmesh_reranker.tei import TeiModel
+from kbmesh_reranker.tei_servicer import TeiRerankServicer, served_model
 
 SERVICE_NAME = DESCRIPTOR.services_by_name["RerankerService"].full_name
+
+TOKENIZE_STREAM_CONCURRENCY = 4
 
 NEEDED_KINDS: Mapping[str, Kind | None] = {"auto": None, "onnx": "cross_encoder", "late_interaction": "encoder"}
 
@@ -26,21 +36,37 @@ NEEDED_KINDS: Mapping[str, Kind | None] = {"auto": None, "onnx": "cross_encoder"
 class RerankerApplication:
     """Loads the models when the server warms up, and closes them when it ends."""
 
-    def __init__(self, models: ModelRegistry, settings: RerankerSettings) -> None:
+    def __init__(self, models: ModelRegistry, settings: RerankerSettings, meter: LoadMeter | None = None) -> None:
+        """`meter` is the one that the models' backends were opened with."""
         self._models = models
-        servicer = RerankerServicer(
-            models,
-            limits=CallLimits(
-                query_characters=settings.max_query_characters,
-                documents=settings.max_documents,
-                document_characters=settings.max_document_characters,
-            ),
+        limits = CallLimits(
+            query_characters=settings.max_query_characters,
+            documents=settings.max_documents,
+            document_characters=settings.max_document_characters,
         )
+        servicer = RerankerServicer(models, limits=limits)
 
         def add(server: grpc.aio.Server) -> None:
             add_RerankerServiceServicer_to_server(servicer, server)
 
-        self.registrations = (Registration(name=SERVICE_NAME, add=add),)
+        tei = TeiModel(models, limits=limits)
+        self._scaling = make_scaling(
+            (meter or LoadMeter()).loads,
+            peers=settings.scaler_peers,
+            any_name=is_loopback(settings.host) and not settings.scaler_peers,
+            timeout_seconds=settings.scaler_timeout_seconds,
+        )
+        self.registrations = (
+            Registration(name=SERVICE_NAME, add=add),
+            *tei_registrations(
+                {
+                    "Info": InfoServicer(partial(served_model, tei, settings)),
+                    "Rerank": TeiRerankServicer(tei, stream_bytes=settings.max_message_bytes),
+                    "Tokenize": TokenizeServicer(tei, stream_concurrency=TOKENIZE_STREAM_CONCURRENCY),
+                }
+            ),
+            *self._scaling.registrations,
+        )
 
     async def warm_up(self) -> None:
         """Loads every model and runs it. Raises where one cannot be loaded."""
@@ -48,24 +74,28 @@ class RerankerApplication:
 
     async def close(self) -> None:
         """Closes the models."""
+        await self._scaling.close()
         await self._models.close()
 
 
 async def make_application(settings: RerankerSettings) -> RerankerApplication:
     """The application that `settings` describe, its models not loaded yet."""
-    return RerankerApplication(ModelRegistry(settings.model_names, partial(open_backend, settings)), settings)
+    meter = LoadMeter()
+    return RerankerApplication(
+        ModelRegistry(settings.model_names, partial(open_backend, settings, meter)), settings, meter
+    )
 
 
-async def open_backend(settings: RerankerSettings, name: str) -> RerankBackend:
+async def open_backend(settings: RerankerSettings, meter: LoadMeter, name: str) -> RerankBackend:
     """Loads one model. Raises ModelFolderError and DeviceUnavailable."""
-    return await asyncio.to_thread(_open_backend, settings, name)
+    return await asyncio.to_thread(_open_backend, settings, meter, name)
 
 
-def _open_backend(settings: RerankerSettings, name: str) -> RerankBackend:
+def _open_backend(settings: RerankerSettings, meter: LoadMeter, name: str) -> RerankBackend:
     limits = QueueLimits(
         queue_tokens=settings.queue_tokens, draw_tokens=settings.draw_tokens, batch_tokens=settings.batch_tokens
     )
-    metrics = ModelMetrics(name, batch_tokens=settings.batch_tokens)
+    metrics = meter.observe(name, ModelMetrics(name, batch_tokens=settings.batch_tokens))
     # Imported here, so that the one does not need what the others do.
     if settings.backend == "fake":
         from kbmesh_reranker.backends.fake import FakeBackend

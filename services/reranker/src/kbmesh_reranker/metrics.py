@@ -1,8 +1,11 @@
 """What the reranker tells Prometheus. Labels are models and lanes, which are few and known at start."""
 
+from collections.abc import Sequence
+
 from kbmesh_onnx.batcher import BatchReport, DropReason, Lane
 from prometheus_client import Counter, Gauge, Histogram
 
+from kbmesh_reranker.backends.port import DocumentScore
 from kbmesh_reranker.relevance import Reranked
 
 QUEUE_TOKENS = Gauge("kbmesh_reranker_queue_tokens", "Tokens that wait for the model.", ["model", "lane"])
@@ -86,11 +89,17 @@ class ModelMetrics:
 
 def count_results(model: str, reranked: Reranked) -> None:
     """Counts what a call's results tell of cuts and failures."""
-    cut = sum(result.score.tokens_cut > 0 for result in reranked.results)
-    failed = sum(result.score.error is not None for result in reranked.results)
+    scores = [result.score for result in reranked.results]
+    count_texts(model, scores, query_tokens_cut=reranked.query_tokens_cut)
+
+
+def count_texts(model: str, scores: Sequence[DocumentScore], *, query_tokens_cut: int) -> None:
+    """Counts what scores tell of cuts and failures."""
+    cut = sum(score.tokens_cut > 0 for score in scores)
+    failed = sum(score.error is not None for score in scores)
     if cut:
         TRUNCATED_DOCUMENTS.labels(model).inc(cut)
     if failed:
         FAILED_DOCUMENTS.labels(model).inc(failed)
-    if reranked.query_tokens_cut:
+    if query_tokens_cut:
         TRUNCATED_QUERIES.labels(model).inc()

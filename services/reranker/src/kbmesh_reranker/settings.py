@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
+from kbmesh_rpc.scaler.trigger import parse_peers_list
 from kbmesh_rpc.settings import ServerSettings
 from pydantic import Field, field_validator
 
@@ -44,6 +45,18 @@ class RerankerSettings(ServerSettings):
     """Tokens that are drawn from the queue at once, to be sorted by length."""
     batch_tokens: int = Field(default=1024, ge=1)
     """Tokens of one run of the model, padding included. 1,024 is best on a CPU; a GPU likes more."""
+
+    scaler_peers: str = ""
+    """Name and port behind which all replicas stand, for KEDA's scaler, which sums their queues: that of the headless
+    service, such as reranker-headless:7403. Several are comma separated; a trigger may name one of them in `peers`, and
+    means the first where it names none. Unset: on loopback a trigger may name any, elsewhere it is refused."""
+    scaler_timeout_seconds: float = Field(default=2.0, gt=0)
+    """How long the scaler waits for all replicas together."""
+
+    @field_validator("scaler_peers")
+    @classmethod
+    def _names_peers(cls, peers: str) -> str:
+        return ",".join(map(str, parse_peers_list(peers)))
 
     @field_validator("model")
     @classmethod

@@ -13,6 +13,7 @@ from kbmesh_onnx.errors import TextTooLong as TextTooLongForModel
 from kbmesh_onnx.folder import ModelCard, load_card
 from kbmesh_onnx.padding import pad
 from kbmesh_onnx.session import ModelSession
+from kbmesh_onnx.token_reader import TokenReader
 from kbmesh_onnx.tokenizer import ModelTokenizer, TokenizedText
 from kbmesh_rpc.errors import EmptyText, InvalidField, KbmeshError, TextTooLong
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ from kbmesh_embedder.backends.port import (
     Truncation,
 )
 from kbmesh_embedder.backends.queued import ReadyText, embed_ready, reserved
+from kbmesh_embedder.backends.raw import ModelInput, RawEmbedding, TokenVectors
 from kbmesh_embedder.backends.tokenizing import TokenizingLane, estimate_tokens
 
 WARM_UP_TOKENS = (8, 32, 128, 512)
@@ -59,7 +61,8 @@ class OnnxBackend:
             Priority.BULK: TokenizingLane("bulk", in_order=True),
         }
         self._count_lane = TokenizingLane("count")
-        self._batcher: Batcher[TokenizedText, NDArray[np.float32]] = Batcher(
+        self._token_reader = TokenReader(tokenizer)
+        self._batcher: Batcher[ModelInput, NDArray[np.float32]] = Batcher(
             self._run,
             limits=limits,
             observer=observer,
@@ -108,6 +111,10 @@ class OnnxBackend:
     def description(self) -> ModelDescription:
         return self._description
 
+    @property
+    def token_reader(self) -> TokenReader:
+        return self._token_reader
+
     async def warm_up(self) -> None:
         """Runs texts of several lengths, so that the first caller meets a model that has its memory.
 
@@ -148,6 +155,32 @@ class OnnxBackend:
                 tokenize_seconds=time.monotonic() - started,
             )
 
+    async def embed_raw(
+        self, text: str, *, prompt: str, truncation: Truncation, token_vectors: bool, deadline: float | None
+    ) -> RawEmbedding:
+        wanted = TokenVectors() if token_vectors else None
+        estimate = estimate_tokens([text], prefix=prompt, max_tokens=self._card.max_tokens)
+        with reserved(self._batcher, estimate, priority=Priority.INTERACTIVE, deadline=deadline) as reservation:
+            started = time.monotonic()
+            tokenize = partial(self._tokenize_raw, prompt=prompt, truncation=truncation, wanted=wanted)
+            embeddings = await embed_ready(
+                self._batcher,
+                await self._embed_lanes[Priority.INTERACTIVE].run(tokenize, [text], deadline=deadline),
+                self._description,
+                reservation=reservation,
+                deadline=deadline,
+                tokenize_seconds=time.monotonic() - started,
+            )
+        receipt = embeddings.receipts[0]
+        if receipt.error is not None:
+            raise receipt.error
+        return RawEmbedding(
+            vector=embeddings.vectors[0],
+            token_vectors=(wanted or TokenVectors()).rows,
+            receipt=receipt,
+            timings=embeddings.timings,
+        )
+
     async def count_tokens(
         self, texts: Sequence[str], *, input_type: InputType, with_offsets: bool
     ) -> tuple[TokenCount, ...]:
@@ -158,11 +191,12 @@ class OnnxBackend:
         await self._batcher.close()
         for lane in (*self._embed_lanes.values(), self._count_lane):
             lane.close()
+        self._token_reader.close()
         self._session.close()
 
     def _tokenize(
         self, texts: Sequence[str], start: int, *, input_type: InputType, truncation: Truncation
-    ) -> list[ReadyText[TokenizedText] | KbmeshError]:
+    ) -> list[ReadyText[ModelInput] | KbmeshError]:
         tokenized = self._tokenizer.try_encode(
             texts,
             prefix=self._prefixes[input_type],
@@ -171,17 +205,30 @@ class OnnxBackend:
         )
         return [self._ready(index, text, input_type) for index, text in enumerate(tokenized, start)]
 
+    def _tokenize_raw(
+        self, texts: Sequence[str], start: int, *, prompt: str, truncation: Truncation, wanted: TokenVectors | None
+    ) -> list[ReadyText[ModelInput] | KbmeshError]:
+        tokenized = self._tokenizer.try_encode(
+            texts, prefix=prompt, max_tokens=self._card.max_tokens, truncation=truncation.value
+        )
+        return [
+            _text_error(index, text)
+            if isinstance(text, TextError)
+            else ReadyText(
+                payload=ModelInput(text=text, token_vectors=wanted), tokens=text.tokens, tokens_cut=text.tokens_cut
+            )
+            for index, text in enumerate(tokenized, start)
+        ]
+
     def _ready(
         self, index: int, text: TokenizedText | TextError, input_type: InputType
-    ) -> ReadyText[TokenizedText] | KbmeshError:
-        if isinstance(text, TextTooLongForModel):
-            return TextTooLong(tokens=text.tokens, limit=text.limit)
+    ) -> ReadyText[ModelInput] | KbmeshError:
         if isinstance(text, TextError):
-            return InvalidField(f"texts[{index}]", text.message)
+            return _text_error(index, text)
         # Nothing but control characters, say: the model would give the vector of no text at all.
         if text.tokens + text.tokens_cut <= self._tokens_of_nothing[input_type]:
             return EmptyText(f"texts[{index}]")
-        return ReadyText(payload=text, tokens=text.tokens, tokens_cut=text.tokens_cut)
+        return ReadyText(payload=ModelInput(text=text), tokens=text.tokens, tokens_cut=text.tokens_cut)
 
     def _count(
         self, texts: Sequence[str], start: int, *, input_type: InputType, with_offsets: bool
@@ -195,7 +242,20 @@ class OnnxBackend:
             for count, (starts, ends) in zip(counts, offsets, strict=True)
         )
 
-    def _run(self, texts: list[TokenizedText]) -> list[NDArray[np.float32]]:
-        ids, mask, type_ids = pad(texts)
-        (vectors,) = self._session.run(ids, mask, type_ids, outputs=("embeddings",))
+    def _run(self, inputs: list[ModelInput]) -> list[NDArray[np.float32]]:
+        ids, mask, type_ids = pad([each.text for each in inputs])
+        if all(each.token_vectors is None for each in inputs):
+            (vectors,) = self._session.run(ids, mask, type_ids, outputs=("embeddings",))
+            return list(vectors)
+        vectors, hidden = self._session.run(ids, mask, type_ids, outputs=("embeddings", "token_embeddings"))
+        for row, each in enumerate(inputs):
+            if each.token_vectors is not None:
+                # A copy, so that it does not keep the whole batch in memory.
+                each.token_vectors.rows = hidden[row, : each.text.tokens].copy()
         return list(vectors)
+
+
+def _text_error(index: int, error: TextError) -> KbmeshError:
+    if isinstance(error, TextTooLongForModel):
+        return TextTooLong(tokens=error.tokens, limit=error.limit)
+    return InvalidField(f"texts[{index}]", error.message)

@@ -14,12 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 from kbmesh_onnx.batcher import Batcher, BatchError, BatchObserver, Item, QueueLimits
 from kbmesh_onnx.errors import ModelFolderError, TextError
+from kbmesh_onnx.errors import TextTooLong as TextTooLongForModel
 from kbmesh_onnx.padding import pad
-from kbmesh_onnx.tokenizer import TokenizedText
-from kbmesh_rpc.errors import EmptyText, InferenceFailed, InvalidField, KbmeshError
+from kbmesh_onnx.token_reader import TokenReader
+from kbmesh_onnx.tokenizer import PairTruncation, TokenizedText
+from kbmesh_rpc.errors import EmptyText, InferenceFailed, InvalidField, KbmeshError, TextTooLong
 from numpy.typing import NDArray
 
 from kbmesh_reranker.backends.model_folder import OpenModel
+from kbmesh_reranker.backends.one_window import Truncation, WindowScores, raise_first
 from kbmesh_reranker.backends.port import Method, ModelDescription, Scores, Timings
 from kbmesh_reranker.backends.queued import Windows, estimate_tokens, reserved, score_windows, submit
 from kbmesh_reranker.backends.token_windows import TokenWindow, TokenWindows
@@ -57,11 +60,16 @@ class LateInteractionBackend:
             model.tokenizer, prefix=card.document_prefix, max_tokens=card.max_tokens, max_windows=max_windows
         )
         self._threads = ThreadPoolExecutor(max_workers=TOKENIZER_THREADS, thread_name_prefix="tokenizer")
+        self._token_reader = TokenReader(model.tokenizer)
         self._batcher: Batcher[Passage, Floats] = Batcher(self._run, limits=limits, observer=observer)
 
     @property
     def description(self) -> ModelDescription:
         return self._description
+
+    @property
+    def token_reader(self) -> TokenReader:
+        return self._token_reader
 
     async def warm_up(self) -> None:
         """Scores documents of several lengths. Raises ModelFolderError where one has no score."""
@@ -71,16 +79,28 @@ class LateInteractionBackend:
                 raise ModelFolderError(f"{self._description.name}: {scores.documents[0].error.message}")
 
     async def score(self, query: str, documents: Sequence[str], *, deadline: float | None) -> Scores:
+        return (await self._score(query, documents, deadline=deadline, truncation="windows")).scores
+
+    async def score_one_window(
+        self, query: str, documents: Sequence[str], *, truncation: Truncation, deadline: float | None
+    ) -> WindowScores:
+        """As the port has it. The limit is one of each text, since query and document are read apart."""
+        return await self._score(query, documents, deadline=deadline, truncation=truncation.value)
+
+    async def _score(
+        self, query: str, documents: Sequence[str], *, deadline: float | None, truncation: PairTruncation
+    ) -> WindowScores:
         max_tokens = self._model.card.max_tokens
-        estimate = estimate_tokens(
-            documents, beside=SPECIAL_TOKENS, max_tokens=max_tokens, max_windows=self._max_windows
-        )
+        max_windows = self._max_windows if truncation == "windows" else 1
+        estimate = estimate_tokens(documents, beside=SPECIAL_TOKENS, max_tokens=max_tokens, max_windows=max_windows)
         loop = asyncio.get_running_loop()
         # One window of the query first, then the documents'.
         with reserved(self._batcher, max_tokens + estimate, deadline=deadline) as reservation:
             started = time.monotonic()
-            query_window, query_tokens_cut = await loop.run_in_executor(self._threads, self._tokenize_query, query)
-            split = await loop.run_in_executor(self._threads, self._document_windows.split, documents)
+            query_window, query_tokens_cut = await loop.run_in_executor(
+                self._threads, self._tokenize_query, query, truncation
+            )
+            split = await loop.run_in_executor(self._threads, self._document_windows.split, documents, truncation)
             tokenize_seconds = time.monotonic() - started
 
             asked = await submit(
@@ -96,7 +116,9 @@ class LateInteractionBackend:
 
             tokenized: list[Windows[Passage] | KbmeshError] = []
             for index, document in enumerate(split):
-                if isinstance(document, TextError):
+                if isinstance(document, TextTooLongForModel):
+                    tokenized.append(TextTooLong(tokens=document.tokens, limit=document.limit))
+                elif isinstance(document, TextError):
                     tokenized.append(InvalidField(f"documents[{index}]", document.message))
                 elif document.tokens == 0:
                     tokenized.append(EmptyText(f"documents[{index}]"))
@@ -106,6 +128,8 @@ class LateInteractionBackend:
                         for window in document.windows
                     )
                     tokenized.append(Windows(items=items, tokens=document.tokens, tokens_cut=document.tokens_cut))
+            if truncation != "windows":
+                raise_first(tokenized)
             scored = await score_windows(
                 self._batcher,
                 tokenized,
@@ -114,23 +138,30 @@ class LateInteractionBackend:
                 reservation=reservation,
                 deadline=deadline,
             )
-        return Scores(
-            documents=scored.documents,
-            query_tokens_cut=query_tokens_cut,
-            timings=Timings(
-                queue_seconds=asked.queue_seconds + scored.queue_seconds,
-                tokenize_seconds=tokenize_seconds,
-                infer_seconds=asked.infer_seconds + scored.infer_seconds,
+        return WindowScores(
+            scores=Scores(
+                documents=scored.documents,
+                query_tokens_cut=query_tokens_cut,
+                timings=Timings(
+                    queue_seconds=asked.queue_seconds + scored.queue_seconds,
+                    tokenize_seconds=tokenize_seconds,
+                    infer_seconds=asked.infer_seconds + scored.infer_seconds,
+                ),
             ),
+            tokens_read=query_window.text.tokens
+            + sum(item.tokens for windows in tokenized if isinstance(windows, Windows) for item in windows.items),
         )
 
     async def close(self) -> None:
         await self._batcher.close()
         self._threads.shutdown(wait=False)
+        self._token_reader.close()
         self._model.session.close()
 
-    def _tokenize_query(self, query: str) -> tuple[TokenWindow, int]:
-        (split,) = self._query_windows.split([query])
+    def _tokenize_query(self, query: str, truncation: PairTruncation) -> tuple[TokenWindow, int]:
+        (split,) = self._query_windows.split([query], truncation)
+        if isinstance(split, TextTooLongForModel):
+            raise TextTooLong(tokens=split.tokens, limit=split.limit)
         if isinstance(split, TextError):
             raise InvalidField("query", split.message) from split
         if split.tokens == 0:

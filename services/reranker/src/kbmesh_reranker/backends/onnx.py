@@ -7,11 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 from kbmesh_onnx.batcher import Batcher, BatchObserver, Item, QueueLimits
 from kbmesh_onnx.errors import ModelFolderError, TextError
+from kbmesh_onnx.errors import TextTooLong as TextTooLongForModel
 from kbmesh_onnx.padding import pad
-from kbmesh_onnx.tokenizer import TokenizedPair, TokenizedText
-from kbmesh_rpc.errors import EmptyText, InvalidField, KbmeshError
+from kbmesh_onnx.token_reader import TokenReader
+from kbmesh_onnx.tokenizer import PairTruncation, TokenizedPair, TokenizedText
+from kbmesh_rpc.errors import EmptyText, InvalidField, KbmeshError, TextTooLong
 
 from kbmesh_reranker.backends.model_folder import OpenModel
+from kbmesh_reranker.backends.one_window import Truncation, WindowScores, raise_first
 from kbmesh_reranker.backends.port import Method, ModelDescription, Scores, Timings
 from kbmesh_reranker.backends.queued import Windows, estimate_query_tokens, estimate_tokens, reserved, score_windows
 
@@ -29,11 +32,16 @@ class CrossEncoderBackend:
         self._max_windows = max_windows
         self._description = model.describe(method=Method.CROSS_ENCODER, backend="onnx")
         self._threads = ThreadPoolExecutor(max_workers=TOKENIZER_THREADS, thread_name_prefix="tokenizer")
+        self._token_reader = TokenReader(model.tokenizer)
         self._batcher: Batcher[TokenizedText, float] = Batcher(self._run, limits=limits, observer=observer)
 
     @property
     def description(self) -> ModelDescription:
         return self._description
+
+    @property
+    def token_reader(self) -> TokenReader:
+        return self._token_reader
 
     async def warm_up(self) -> None:
         """Scores documents of several lengths. Raises ModelFolderError where one has no score."""
@@ -43,18 +51,33 @@ class CrossEncoderBackend:
                 raise ModelFolderError(f"{self._description.name}: {scores.documents[0].error.message}")
 
     async def score(self, query: str, documents: Sequence[str], *, deadline: float | None) -> Scores:
+        return (await self._score(query, documents, deadline=deadline, truncation="windows")).scores
+
+    async def score_one_window(
+        self, query: str, documents: Sequence[str], *, truncation: Truncation, deadline: float | None
+    ) -> WindowScores:
+        """As the port has it. A blank document is scored, too."""
+        return await self._score(query, documents, deadline=deadline, truncation=truncation.value)
+
+    async def _score(
+        self, query: str, documents: Sequence[str], *, deadline: float | None, truncation: PairTruncation
+    ) -> WindowScores:
         max_tokens = self._model.card.max_tokens
         estimate = estimate_tokens(
             documents,
             beside=estimate_query_tokens(query, max_tokens=max_tokens),
             max_tokens=max_tokens,
-            max_windows=self._max_windows,
+            max_windows=self._max_windows if truncation == "windows" else 1,
         )
         loop = asyncio.get_running_loop()
         with reserved(self._batcher, estimate, deadline=deadline) as reservation:
             started = time.monotonic()
-            tokenized, query_tokens_cut = await loop.run_in_executor(self._threads, self._tokenize, query, documents)
+            tokenized, query_tokens_cut = await loop.run_in_executor(
+                self._threads, self._tokenize, query, documents, truncation
+            )
             tokenize_seconds = time.monotonic() - started
+            if truncation != "windows":
+                raise_first(tokenized)
             scored = await score_windows(
                 self._batcher,
                 tokenized,
@@ -63,25 +86,37 @@ class CrossEncoderBackend:
                 reservation=reservation,
                 deadline=deadline,
             )
-        return Scores(
-            documents=scored.documents,
-            query_tokens_cut=query_tokens_cut,
-            timings=Timings(
-                queue_seconds=scored.queue_seconds,
-                tokenize_seconds=tokenize_seconds,
-                infer_seconds=scored.infer_seconds,
+        return WindowScores(
+            scores=Scores(
+                documents=scored.documents,
+                query_tokens_cut=query_tokens_cut,
+                timings=Timings(
+                    queue_seconds=scored.queue_seconds,
+                    tokenize_seconds=tokenize_seconds,
+                    infer_seconds=scored.infer_seconds,
+                ),
+            ),
+            tokens_read=sum(
+                item.tokens for windows in tokenized if isinstance(windows, Windows) for item in windows.items
             ),
         )
 
     async def close(self) -> None:
         await self._batcher.close()
         self._threads.shutdown(wait=False)
+        self._token_reader.close()
         self._model.session.close()
 
-    def _tokenize(self, query: str, documents: Sequence[str]) -> tuple[list[Windows[TokenizedText] | KbmeshError], int]:
+    def _tokenize(
+        self, query: str, documents: Sequence[str], truncation: PairTruncation
+    ) -> tuple[list[Windows[TokenizedText] | KbmeshError], int]:
         try:
             pairs = self._model.tokenizer.try_encode_pairs(
-                query, documents, max_tokens=self._model.card.max_tokens, windows=self._max_windows
+                query,
+                documents,
+                max_tokens=self._model.card.max_tokens,
+                windows=self._max_windows,
+                truncation=truncation,
             )
         except TextError as error:
             raise InvalidField("query", error.message) from error
@@ -91,8 +126,8 @@ class CrossEncoderBackend:
             if isinstance(pair, TokenizedPair):
                 if pair.query_tokens == 0:
                     raise EmptyText("query")
-                query_tokens_cut = pair.query_tokens_cut
-            tokenized.append(_windows(index, pair))
+                query_tokens_cut = max(query_tokens_cut, pair.query_tokens_cut)
+            tokenized.append(_windows(index, pair, blank_is_scored=truncation != "windows"))
         return tokenized, query_tokens_cut
 
     def _run(self, windows: list[TokenizedText]) -> list[float]:
@@ -101,10 +136,14 @@ class CrossEncoderBackend:
         return [float(logit) for logit in logits[:, 0]]
 
 
-def _windows(index: int, pair: TokenizedPair | TextError) -> Windows[TokenizedText] | KbmeshError:
+def _windows(
+    index: int, pair: TokenizedPair | TextError, *, blank_is_scored: bool
+) -> Windows[TokenizedText] | KbmeshError:
+    if isinstance(pair, TextTooLongForModel):
+        return TextTooLong(tokens=pair.tokens, limit=pair.limit)
     if isinstance(pair, TextError):
         return InvalidField(f"documents[{index}]", pair.message)
-    if pair.tokens == 0:
+    if pair.tokens == 0 and not blank_is_scored:
         return EmptyText(f"documents[{index}]")
     return Windows(
         items=tuple(Item(payload=window, tokens=window.tokens) for window in pair.windows),

@@ -55,7 +55,8 @@ class ScoredWindows:
 
 
 @contextmanager
-def _refusals() -> Iterator[None]:
+def queue_errors() -> Iterator[None]:
+    """Turns the batcher's refusals into kbmesh's errors."""
     try:
         yield
     except QueueFullError as error:
@@ -91,7 +92,7 @@ def estimate_query_tokens(query: str, *, max_tokens: int) -> int:
 @contextmanager
 def reserved(batcher: Batcher[PayloadT, ResultT], tokens: int, *, deadline: float | None) -> Iterator[Reservation]:
     """Holds room for documents while they are tokenised. Raises QueueFull, so that nothing is tokenised in vain."""
-    with _refusals(), batcher.reserve(tokens, lane=Lane.INTERACTIVE, deadline=deadline) as reservation:
+    with queue_errors(), batcher.reserve(tokens, lane=Lane.INTERACTIVE, deadline=deadline) as reservation:
         yield reservation
 
 
@@ -107,7 +108,7 @@ async def submit(
 
     `keep_reserved` tokens of the reservation stay for a later submission.
     """
-    with _refusals():
+    with queue_errors():
         batched = await batcher.submit(items, deadline=deadline, reservation=reservation, keep_reserved=keep_reserved)
     for outcome in batched.outcomes:
         if isinstance(outcome, ItemExpiredError):

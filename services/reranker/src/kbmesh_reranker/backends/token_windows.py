@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from kbmesh_onnx.errors import ModelFolderError, TextError
-from kbmesh_onnx.tokenizer import ModelTokenizer, TokenizedText
+from kbmesh_onnx.errors import ModelFolderError, TextError, TextTooLong
+from kbmesh_onnx.tokenizer import ModelTokenizer, PairTruncation, TokenizedText
 
 OVERLAP_SHARE = 0.25
 UNLIMITED = 2**31
@@ -53,17 +53,28 @@ class TokenWindows:
         if self._room < 1:
             raise ModelFolderError(f"{max_tokens} tokens leave no room beside the special tokens and the prefix")
 
-    def split(self, texts: Sequence[str]) -> list[SplitText | TextError]:
-        """The texts in windows, or what is wrong with a text, in their order."""
+    def split(self, texts: Sequence[str], truncation: PairTruncation = "windows") -> list[SplitText | TextError]:
+        """The texts in windows, or what is wrong with a text, in their order.
+
+        With any `truncation` but "windows" a text is one window: "end" and "start" cut it off at that end, "none" gives
+        TextTooLong for one that is longer.
+        """
         return [
-            text if isinstance(text, TextError) else self._split(text)
-            for text in self._tokenizer.try_encode(texts, max_tokens=UNLIMITED)
+            text if isinstance(text, TextError) else self._split(index, text, truncation)
+            for index, text in enumerate(self._tokenizer.try_encode(texts, max_tokens=UNLIMITED))
         ]
 
-    def _split(self, text: TokenizedText) -> SplitText:
+    def _split(self, index: int, text: TokenizedText, truncation: PairTruncation) -> SplitText | TextError:
         content = self._content(text)
         if len(content) == 0:
             return SplitText(windows=(), tokens=0, tokens_cut=0)
+        cut = max(0, len(content) - self._room)
+        if truncation == "none" and cut:
+            limit = self._room + len(self._head_ids) + len(self._prefix_ids) + len(self._tail_ids)
+            return TextTooLong(index, tokens=limit + cut, limit=limit)
+        if truncation != "windows":
+            kept = content[cut:] if truncation == "start" else content[: self._room]
+            return SplitText(windows=(self._window(kept),), tokens=len(kept), tokens_cut=cut)
         step = max(1, self._room - int(self._room * OVERLAP_SHARE))
         starts = list(range(0, max(1, len(content) - self._room + step), step))[: self._max_windows]
         if starts[-1] + self._room > len(content):

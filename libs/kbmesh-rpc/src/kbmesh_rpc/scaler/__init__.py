@@ -1,0 +1,1 @@
+"""KEDA's external scaler: how much work all replicas of a service have."""
