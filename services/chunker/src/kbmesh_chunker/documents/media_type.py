@@ -15,6 +15,7 @@ MBOX = "application/mbox"
 JSON = "application/json"
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 JSON_LINES = "application/x-ndjson"
+NOTEBOOK = "application/x-ipynb+json"
 SOURCE_CODE = "text/x-source-code"
 
 _BY_EXTENSION = {
@@ -22,7 +23,7 @@ _BY_EXTENSION = {
     ".txt": PLAIN, ".text": PLAIN, ".log": PLAIN, ".rst": "text/x-rst", ".adoc": "text/asciidoc",
     ".htm": HTML, ".html": HTML, ".xhtml": HTML,
     ".eml": MAIL, ".mbox": MBOX, ".mbx": MBOX, ".mboxrd": MBOX,
-    ".json": JSON, ".jsonl": JSON_LINES, ".ndjson": JSON_LINES,
+    ".ipynb": NOTEBOOK, ".json": JSON, ".jsonl": JSON_LINES, ".ndjson": JSON_LINES,
     ".yaml": "application/yaml", ".yml": "application/yaml", ".toml": "application/toml", ".xml": "application/xml",
     ".csv": "text/csv", ".tsv": "text/tab-separated-values", ".ini": PLAIN, ".cfg": PLAIN, ".conf": PLAIN,
     ".pdf": "application/pdf",
@@ -69,6 +70,7 @@ _OTHER_NAMES = {
     "application/jsonl": JSON_LINES, "application/jsonlines": JSON_LINES, "application/x-jsonlines": JSON_LINES,
     "application/x-mbox": MBOX, "message/global": MAIL, "message/news": MAIL, "text/x-mail": MAIL,
     "text/x-markdown": MARKDOWN, "text/x-web-markdown": MARKDOWN, "text/x-log": PLAIN, "text/json": JSON,
+    "application/x-ipynb": NOTEBOOK, "application/ipynb+json": NOTEBOOK, "application/vnd.jupyter": NOTEBOOK,
     "text/xml": "application/xml", "text/yaml": "application/yaml", "application/x-yaml": "application/yaml",
 }  # fmt: skip
 _TEXT_SUBTYPES = """
@@ -111,6 +113,8 @@ _OFFICE = (
 _SNIFFED = 4096
 _HEADING_LINE = re.compile(r"^#{1,6}[ \t]+\S", re.MULTILINE)
 _MARKDOWN_SIGN = re.compile(r"^(?:```|~~~|\|[ \t]*:?-{3,}|(?:[-*+]|\d+\.)[ \t]+\S)|\[[^\]\n]{1,80}\]\(", re.MULTILINE)
+_NOTEBOOK_START = re.compile(r'\{\s{0,8}"(?:cells|metadata|nbformat|nbformat_minor|worksheets)"\s{0,8}:')
+_NOTEBOOK_CELL = re.compile(r'"cell_type"\s{0,8}:\s{0,8}"(?:code|markdown|raw|heading)"')
 _POSTMARK = re.compile(r"From [^\r\n]{1,300}\d:\d\d[^\r\n]{0,100}\r?\n")
 _FIELD = re.compile(r"([!-9;-~]{1,80})[ \t]{0,4}:")
 _SENT_BY = frozenset({"from", "received", "return-path", "message-id", "delivered-to"})
@@ -189,9 +193,12 @@ def is_known_type(media_type: str) -> bool:
 def settled_type(declared: str, filename: str, head: str) -> str:
     """The media type of a document of which one is declared, named or shown by its first characters; empty where none
     is. A declared one of which nothing is known gives way to the name, and to what can be nothing else."""
+    named = type_by_name(filename)
+    if declared == JSON and named == NOTEBOOK:
+        # It is JSON too, and servers of files know no more of it.
+        return named
     if declared and is_known_type(declared):
         return declared
-    named = type_by_name(filename)
     if named or not declared:
         return named
     shown = type_by_content(head)
@@ -215,6 +222,8 @@ def type_by_content(text: str) -> str:
     start = head[:256].lower()
     if start.startswith(("<!doctype html", "<html")):
         return HTML
+    if _NOTEBOOK_START.match(head) and _NOTEBOOK_CELL.search(head):
+        return NOTEBOOK
     if head[:1] in "[{" and (is_slack_export(text) or _is_json(text)):
         return JSON
     if (mail := _mail_type(head)) != "":

@@ -25,6 +25,7 @@ from kbmesh_chunker.documents.media_type import (
     MAIL,
     MARKDOWN,
     MBOX,
+    NOTEBOOK,
     PLAIN,
     binary_type,
     is_code,
@@ -35,6 +36,7 @@ from kbmesh_chunker.documents.media_type import (
     source_type_of,
     type_by_content,
 )
+from kbmesh_chunker.documents.notebook import read_notebook
 from kbmesh_chunker.documents.reading import Reading, ReadingLimits
 from kbmesh_chunker.documents.slack import read_slack_archive, read_slack_json, read_slack_text
 from kbmesh_chunker.documents.source import (
@@ -80,7 +82,13 @@ def _read_zip(source: SourceDocument, reading: Reading) -> Sequence[TextDocument
 
 BINARY_READERS: Mapping[str, Reader] = {"application/pdf": _read_pdf, DOCX: _read_docx, ZIP: _read_zip}
 """By media type; `source.content` is bytes."""
-TEXT_READERS: Mapping[str, Reader] = {MAIL: read_mail, MBOX: read_mailbox, HTML: read_html, XHTML: read_html}
+TEXT_READERS: Mapping[str, Reader] = {
+    MAIL: read_mail,
+    MBOX: read_mailbox,
+    HTML: read_html,
+    XHTML: read_html,
+    NOTEBOOK: read_notebook,
+}
 """By media type, those of types that are text with a structure of their own: mail, HTML. `source.content` is str where
 the caller sent text, and bytes where a file was sent: such types say themselves how they are encoded."""
 GRAMMAR_READERS: Mapping[Grammar, Reader] = {Grammar.MAIL: read_pasted_mail, Grammar.SLACK: read_slack_text}
