@@ -9,7 +9,17 @@ MAX_TITLE = 200
 MAX_INLINE = 1_000
 """Characters of a line that are looked at. Of a longer heading, what is left is not shown anyway."""
 
-_MARKUP = re.compile(r"[*_`\[\]<>&!\\~]")
+_MARKUP = re.compile(r"[*`\[<&\\]|(?<![^\W_])_|_(?![^\W_])")
+"""What may begin markup; an underscore within a word does not."""
+_PLAIN = r"[^*_`\[\]<&\\\n]"
+_WORDS = rf"(?=[^\W_]){_PLAIN}++(?<=[^\W_])"
+# Code, bold words and links that no other markup is near, as in most headings that have some.
+_SIMPLE = re.compile(
+    rf"(?:{_PLAIN}|(?<=[^\W_])_(?=[^\W_])|`[^`\s](?:[^`\n]*[^`\s])?`(?!`)"
+    rf"|(?<![^\s])(?:\*\*{_WORDS}\*\*|\*{_WORDS}\*)(?![^\s])"
+    rf"|(?<!!)\[{_PLAIN}++\]\((?:https?://|[\w.#/-])[\w.#/?=%-]*\))++"
+)
+_SIMPLE_MARKS = re.compile(r"`([^`]*)`|\*\*?([^*`]*)\*\*?|\[([^\[\]]*)\]\([^()]*\)")
 _INLINE = MarkdownIt("commonmark")
 
 
@@ -17,7 +27,10 @@ def heading_title(content: str) -> str:
     """The title of a heading, from what stands between its marks."""
     content = content[:MAX_INLINE]
     if _MARKUP.search(content):
-        content = "".join(_read(token) for token in _INLINE.parseInline(content)[0].children or [])
+        if _SIMPLE.fullmatch(content):
+            content = _SIMPLE_MARKS.sub(_marked, content)
+        else:
+            content = "".join(_read(token) for token in _INLINE.parseInline(content)[0].children or [])
     title = " ".join(content.split())
     return title if len(title) <= MAX_TITLE else title[: MAX_TITLE - 1].rstrip() + "…"
 
@@ -27,6 +40,10 @@ def without_closing(content: str) -> str:
     content = content.rstrip(" \t")
     opened = content.rstrip("#")
     return opened if opened[-1:] in {" ", "\t"} else content
+
+
+def _marked(found: re.Match[str]) -> str:
+    return found.group(found.lastindex or 0)
 
 
 def _read(token: Token) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from kbmesh_rpc.errors import InvalidField
 
@@ -14,7 +15,10 @@ from kbmesh_chunker.documents.source import HeadingLayout
 from kbmesh_chunker.piece import Piece
 from kbmesh_chunker.strategies.port import ANY_GRAMMAR, Work
 from kbmesh_chunker.strategies.section_context import SectionContexts
-from kbmesh_chunker.strategies.section_layout import SectionLayout, breaks_of, type_of
+from kbmesh_chunker.strategies.section_layout import PieceType, SectionLayout, breaks_of, type_of
+
+_CHECKED = 64
+"""Blocks between two looks at whether the work is still wanted."""
 
 
 class Document:
@@ -36,7 +40,7 @@ class Document:
         return await work.aside(cut_document, work)
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(slots=True)
 class _Section:
     """Nobody changes one; a frozen class would take thrice as long to fill."""
 
@@ -52,43 +56,37 @@ def cut_document(work: Work) -> list[Piece]:
     """All of the text, section by section. No piece holds text of two sections, however short they are: a chunk has
     one heading path. Headings without a text of their own go with the section that follows."""
     text = work.document.text
-    sections = list(_joined(work, _sections(work, _blocks(work))))
     contexts = SectionContexts(work)
-    whole = [_whole(work, section, contexts) for section in sections]
     # Most sections are a piece as they are: where the others may be cut is looked for in those alone.
-    layouts = [
-        SectionLayout(text, section.blocks, section.end)
-        for section, span in zip(sections, whole, strict=True)
-        if span is None
-    ]
-    cutter = work.cutter(breaks_of(text, layouts)) if layouts else None
-    following = iter(layouts)
+    made: list[Piece | SectionLayout] = []
+    for section in _joined(work, _sections(work, _blocks(work))):
+        span = _whole(work, section, contexts)
+        if span is None:
+            made.append(SectionLayout(text, section.start, section.end, section.headings, section.blocks))
+        elif span[0] < span[1]:
+            context = contexts.of(section.headings, span[0])
+            made.append(_piece(*span, type_of(section.blocks), context.text, contexts.path(section.headings)))
+    layouts = [long for long in made if isinstance(long, SectionLayout)]
+    cutter = work.cutter(breaks_of(text, layouts)) if layouts else work.cutter()
     pieces: list[Piece] = []
-    for section, span in zip(sections, whole, strict=True):
-        path = tuple([heading.title for heading in section.headings])
-        if span is not None:
-            start, end = span
-            if start < end:
-                kind, language = type_of(section.blocks)
-                context = contexts.of(section.headings, start)
-                pieces.append(_piece(start, end, kind, context.text, path, language))
-        elif cutter is not None:
-            layout = next(following)
-            within = contexts.within(section.headings, layout)
-            for start, end in cutter.cut(section.start, section.end, within.tokens):
-                kind, language = layout.type_of(start, end)
-                pieces.append(_piece(start, end, kind, within.text(start), path, language))
+    for whole in made:
+        if isinstance(whole, Piece):
+            pieces.append(whole)
+            continue
+        path = contexts.path(whole.headings)
+        for start, end in cutter.cut(whole.start, whole.end, partial(contexts.tokens_within, whole)):
+            context = contexts.within(whole, start)
+            pieces.append(_piece(start, end, whole.type_of(start, end), context.text, path))
     return pieces
 
 
-def _piece(start: int, end: int, kind: str, context: str, path: tuple[str, ...], language: str) -> Piece:
-    metadata = {"code_language": language} if language else {}
-    return Piece(start=start, end=end, type=kind, context=context, heading_path=path, metadata=metadata)
+def _piece(start: int, end: int, kind: PieceType, context: str, path: tuple[str, ...]) -> Piece:
+    metadata = {"code_language": kind.language} if kind.language else {}
+    return Piece(start=start, end=end, type=kind.name, context=context, heading_path=path, metadata=metadata)
 
 
 def _whole(work: Work, section: _Section, contexts: SectionContexts) -> tuple[int, int] | None:
     """The section without the white space around it, where that is one window; None where it has to be cut."""
-    work.checkpoint()
     text, start, end = work.document.text, section.start, section.end
     if end - start >= GULF:
         return None
@@ -119,19 +117,21 @@ def _sections(work: Work, blocks: Iterable[Block]) -> Iterator[_Section]:
     start = 0
     path: tuple[Block, ...] = ()
     inside: list[Block] = []
-    for block in blocks:
+    for count, block in enumerate(blocks):
+        if not count % _CHECKED:
+            work.checkpoint()
         if block.kind is not heading or block.level > max_level:
             inside.append(block)
-            if len(inside) % 256 == 0:
-                work.checkpoint()
             continue
         if block.start > start:
-            work.checkpoint()
-            yield _Section(start=start, end=block.start, headings=path, blocks=inside)
+            yield _Section(start, block.start, path, inside)
         level = block.level
-        path = (*[above for above in path if above.level < level], block)
+        if path and path[-1].level >= level:
+            path = (*[above for above in path if above.level < level], block)
+        else:
+            path = (*path, block)
         start, inside = block.start, [block]
-    yield _Section(start=start, end=len(work.document.text), headings=path, blocks=inside)
+    yield _Section(start, len(work.document.text), path, inside)
 
 
 def _joined(work: Work, sections: Iterator[_Section]) -> Iterator[_Section]:
@@ -156,7 +156,7 @@ def _joined(work: Work, sections: Iterator[_Section]) -> Iterator[_Section]:
         # What is left are headings that nothing follows.
         end = len(work.document.text)
         if held is None:
-            held = _Section(start=start, end=end, headings=(), blocks=blocks)
+            held = _Section(start, end, (), blocks)
         else:
             held.end = end
             held.blocks = held.blocks + blocks
@@ -170,7 +170,7 @@ def _is_bare(work: Work, section: _Section) -> bool:
     if len(blocks) < 2:
         # What has no block, as the definition of a link, is a text too.
         body = section.headings[-1].end if section.headings else work.document.body_start
-        if skip_blank(text, body, end) >= end:
+        if body >= end or skip_blank(text, body, end) >= end:
             return True
     # What is punctuation alone, as a line above the first heading, is no text.
     return substance_end(text, section.start, end) is None

@@ -22,6 +22,9 @@ class SectionContexts:
         self._tokens = work.tokens
         self._frame = fit_lines(work.document.context, work.room, share=BUDGET_SHARE / 2)
         self._known: dict[int, Context] = {}
+        """By where the last of the headings begins."""
+        self._in_tables: dict[int, Context] = {}
+        """By where the table begins."""
 
     def of(self, headings: Sequence[Block], start: int) -> Context:
         """The context of a piece that starts at `start` below `headings`, outermost first."""
@@ -35,9 +38,24 @@ class SectionContexts:
             known = self._known[last] = self.write(headings[:count])
         return known
 
-    def within(self, headings: Sequence[Block], layout: SectionLayout) -> "ContextsWithin":
-        """The contexts of the pieces of a section that is cut."""
-        return ContextsWithin(self, headings, layout)
+    def within(self, layout: SectionLayout, start: int) -> Context:
+        """The context of a piece that starts at `start` in a section that is cut, perhaps in one of its tables."""
+        table = layout.table_at(start)
+        if table is None:
+            return self.of(layout.headings, start)
+        # Every heading of a section stands above its tables.
+        known = self._in_tables.get(table.start)
+        if known is None:
+            known = self._in_tables[table.start] = self.write(layout.headings, table)
+        return known
+
+    def tokens_within(self, layout: SectionLayout, start: int) -> int:
+        """About how many tokens that has."""
+        return self.within(layout, start).tokens
+
+    def path(self, headings: Sequence[Block]) -> tuple[str, ...]:
+        """The titles of the headings."""
+        return tuple([heading.title for heading in headings])
 
     def write(self, headings: Sequence[Block], table: Table | None = None) -> Context:
         """The context of what stands below these headings, and in a table below its header."""
@@ -70,31 +88,3 @@ class SectionContexts:
         if tokens:
             budget = min(budget, len(context) * room.tokens * BUDGET_SHARE / tokens)
         return int(budget)
-
-
-class ContextsWithin:
-    """The contexts of the pieces of one section, some of which may begin in a table."""
-
-    def __init__(self, contexts: SectionContexts, headings: Sequence[Block], layout: SectionLayout) -> None:
-        self._contexts = contexts
-        self._headings = headings
-        self._layout = layout
-        self._known: dict[tuple[int, int], Context] = {}
-
-    def text(self, start: int) -> str:
-        """The context of a piece that starts at `start`."""
-        return self._at(start).text
-
-    def tokens(self, start: int) -> int:
-        """About how many tokens it has."""
-        return self._at(start).tokens
-
-    def _at(self, start: int) -> Context:
-        table = self._layout.table_at(start)
-        if table is None:
-            return self._contexts.of(self._headings, start)
-        above = [heading for heading in self._headings if heading.start < start]
-        key = (len(above), table.start)
-        if key not in self._known:
-            self._known[key] = self._contexts.write(above, table)
-        return self._known[key]

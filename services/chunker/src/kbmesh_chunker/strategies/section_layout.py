@@ -26,8 +26,20 @@ class Table(NamedTuple):
     """The header and the row of dashes below it, without the marks of what they stand in."""
 
 
-def type_of(blocks: Iterable[Block]) -> tuple[str, str]:
-    """The type of a piece that is made of `blocks`, and the language where it is code."""
+class PieceType(NamedTuple):
+    """What a piece is."""
+
+    name: str
+    language: str = ""
+    """Where it is code, as its fence says."""
+
+
+SECTION = PieceType("section")
+TABLE = PieceType("table")
+
+
+def type_of(blocks: Iterable[Block]) -> PieceType:
+    """The type of a piece that is made of `blocks`."""
     only: BlockKind | None = None
     language = ""
     for block in blocks:
@@ -37,28 +49,31 @@ def type_of(blocks: Iterable[Block]) -> tuple[str, str]:
         if kind is BlockKind.CODE:
             language = language or block.language
         elif kind is not BlockKind.TABLE:
-            return "section", ""
+            return SECTION
         if only is not None and kind is not only:
-            return "section", ""
+            return SECTION
         only = kind
     if only is None:
-        return "section", ""
-    return ("code_block", language) if only is BlockKind.CODE else ("table", "")
+        return SECTION
+    return PieceType("code_block", language) if only is BlockKind.CODE else TABLE
 
 
 class SectionLayout:
     """The blocks of one section, and the tables and the code that stand in its lists and quotes."""
 
-    def __init__(self, text: str, blocks: Sequence[Block], end: int) -> None:
+    def __init__(self, text: str, start: int, end: int, headings: Sequence[Block], blocks: Sequence[Block]) -> None:
+        """`blocks` are what stands in text[start:end], `headings` those above and at the head of it."""
         self._text = text
-        self.blocks = blocks
+        self.start = start
         self.end = end
+        self.headings = headings
+        self.blocks = blocks
         self.nested = [inner for block in blocks if block.kind in _CONTAINERS for inner in nested_blocks(text, block)]
         self._starts = array("Q", (block.start for block in blocks))
         self._nested_starts = array("Q", (block.start for block in self.nested))
 
-    def type_of(self, start: int, end: int) -> tuple[str, str]:
-        """The type of a piece, and the language where it is code."""
+    def type_of(self, start: int, end: int) -> PieceType:
+        """The type of a piece of the section."""
         inner = _last_before(self.nested, self._nested_starts, start)
         if inner is not None and end <= inner.end:
             return type_of((inner,))
