@@ -22,6 +22,7 @@ class Payload:
 @dataclass(frozen=True, kw_only=True)
 class Caller:
     lane: Lane
+    tenant: str
     tokens: tuple[int, ...]
     poison: frozenset[int]
     expired: bool
@@ -45,6 +46,7 @@ class FakeModel:
 callers = st.builds(
     Caller,
     lane=st.sampled_from(Lane),
+    tenant=st.sampled_from(["", "a", "b"]),
     tokens=st.lists(st.integers(1, 100), min_size=1, max_size=12).map(tuple),
     poison=st.frozensets(st.integers(0, 40), max_size=3),
     expired=st.booleans(),
@@ -63,6 +65,7 @@ async def call(batcher: Batcher[Payload, Payload], number: int, caller: Caller) 
     answer = await batcher.submit(
         [Item(payload=payload, tokens=payload.tokens) for payload in payloads],
         lane=caller.lane,
+        tenant=caller.tenant,
         deadline=-1.0 if caller.expired else 1.0,
     )
     assert len(answer.outcomes) == len(payloads)
@@ -113,7 +116,7 @@ def test_each_item_has_exactly_one_outcome_in_its_place(everybody: list[Caller],
 
 @given(st.lists(st.integers(1, BATCH_TOKENS), min_size=1, max_size=60))
 @settings(max_examples=100, deadline=None)
-def test_a_draw_runs_by_length_with_no_batch_that_its_successor_would_have_fitted_into(lengths: list[int]) -> None:
+def test_batches_of_a_draw_are_of_like_length_and_as_full_as_they_can_be(lengths: list[int]) -> None:
     async def story() -> FakeModel:
         model = FakeModel()
         batcher = Batcher(model, limits=QueueLimits(draw_tokens=10**6, batch_tokens=BATCH_TOKENS))
@@ -126,8 +129,12 @@ def test_a_draw_runs_by_length_with_no_batch_that_its_successor_would_have_fitte
         await batcher.close()
         return model
 
-    batches = asyncio.run(story()).batches
-    ran = [payload.tokens for batch in batches for payload in batch]
-    assert ran == sorted(lengths)
-    for batch, following in itertools.pairwise(batches):
+    ran = asyncio.run(story()).batches
+    assert sorted(payload.position for batch in ran for payload in batch) == list(range(len(lengths)))
+    # Who is next is in the next batch.
+    firsts = [min(payload.position for payload in batch) for batch in ran]
+    assert firsts == sorted(firsts)
+    by_length = sorted(ran, key=lambda batch: [payload.tokens for payload in batch])
+    assert [payload.tokens for batch in by_length for payload in batch] == sorted(lengths)
+    for batch, following in itertools.pairwise(by_length):
         assert (len(batch) + 1) * following[0].tokens > BATCH_TOKENS

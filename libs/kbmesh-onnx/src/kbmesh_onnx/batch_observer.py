@@ -5,7 +5,7 @@ from typing import Literal, Protocol
 
 from kbmesh_onnx.lane_queue import Lane
 
-DropReason = Literal["cancelled", "expired", "closed"]
+DropReason = Literal["cancelled", "expired", "closed", "lost"]
 
 
 @dataclass(frozen=True, kw_only=True)

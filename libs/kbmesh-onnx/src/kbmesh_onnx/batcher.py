@@ -10,28 +10,26 @@ The model runs in one thread of its own. Everything else happens on the event lo
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, Literal
+from typing import Generic
 
-from kbmesh_onnx.batch_observer import BatchObserver, BatchReport, DropReason, SilentObserver
-from kbmesh_onnx.lane_queue import (
+from kbmesh_onnx.admission import QueueLimits, Waiting, check_size, check_wait
+from kbmesh_onnx.batch_errors import (
     BatcherClosedError,
     BatchError,
-    Entry,
     ItemExpiredError,
     ItemFailedError,
-    Lane,
-    LaneQueue,
-    PayloadT,
+    ModelLostError,
     QueueFullError,
-    QueueLimits,
-    Reservation,
-    ResultT,
-    Submission,
 )
+from kbmesh_onnx.batch_observer import BatchObserver, BatchReport, DropReason, SilentObserver
+from kbmesh_onnx.bulk_share import BulkShare
+from kbmesh_onnx.isolation import failure, run_isolating
+from kbmesh_onnx.lane_queue import Entry, Lane, LaneQueue, PayloadT, Reservation, ResultT, Submission
+from kbmesh_onnx.throughput import Throughput
 
 __all__ = [
     "BatchError",
@@ -45,21 +43,12 @@ __all__ = [
     "ItemExpiredError",
     "ItemFailedError",
     "Lane",
+    "ModelLostError",
     "QueueFullError",
     "QueueLimits",
     "Reservation",
     "SilentObserver",
 ]
-
-MIN_RETRY_SECONDS = 0.1
-MAX_RETRY_SECONDS = 60.0
-DEADLINE_SLACK = 2.0
-"""How many times the time that is left the wait must seem to be, before a call is refused for its deadline. The wait is
-a rough guess, and a call that would have made it must not be refused."""
-FULL_BATCH_SHARE = 0.5
-"""How full a batch must be to tell how fast a long queue goes: one short query takes nearly as long as several."""
-RATE_MEMORY = 0.9
-"""How much of the measured tokens and seconds is kept at each batch: about the last ten batches count."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,10 +77,11 @@ class Batcher(Generic[PayloadT, ResultT]):
 
     `run_model` gets payloads and gives a result for each, in order; it is called in the batcher's own thread, one call
     at a time. Where it raises, the batch is halved until the item that breaks it is alone: that one fails, its batch
-    mates do not.
+    mates do not. Where it raises DeviceLost, the model is given up: all that waits and all that comes later ends as
+    ModelLostError.
 
-    A submission is taken whole or refused whole. One that is larger than the queue's limit is taken where nothing else
-    waits, for otherwise it never could be.
+    A submission is taken whole or refused whole, on arrival. `executor`, for a simulation, takes the place of the
+    thread; it runs one call at a time.
     """
 
     def __init__(
@@ -101,25 +91,25 @@ class Batcher(Generic[PayloadT, ResultT]):
         limits: QueueLimits | None = None,
         observer: BatchObserver | None = None,
         clock: Callable[[], float] = time.monotonic,
+        executor: Executor | None = None,
     ) -> None:
         self._run_model = run_model
         self._limits = limits or QueueLimits()
-        self._bulk_ratio = self._limits.bulk_share / (1 - self._limits.bulk_share)
-        self._bulk_credit_seconds = 0.0
+        self._bulk_share = BulkShare(self._limits.bulk_share)
         self._observer = observer or SilentObserver()
         self._clock = clock
         self._lanes: dict[Lane, LaneQueue[PayloadT, ResultT]] = {lane: LaneQueue() for lane in Lane}
         self._done: dict[Submission[ResultT], asyncio.Future[None]] = {}
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="model")
+        self._executor = executor or ThreadPoolExecutor(max_workers=1, thread_name_prefix="model")
         self._running_tokens = 0
+        self._running_since: float | None = None
+        self._failed_runs = 0
         self._idle = asyncio.Event()
         self._idle.set()
         self._pump_scheduled = False
         self._closed = False
-        self._rate_tokens = 0.0
-        self._rate_seconds = 0.0
-        self._full_rate_tokens = 0.0
-        self._full_rate_seconds = 0.0
+        self._lost: ModelLostError | None = None
+        self._speed = Throughput(batch_tokens=self._limits.batch_tokens)
 
     @property
     def queued_tokens(self) -> int:
@@ -132,58 +122,54 @@ class Batcher(Generic[PayloadT, ResultT]):
         return self._running_tokens
 
     @property
+    def running_seconds(self) -> float:
+        """For how long the model has worked on its batch. 0 where it does not work."""
+        return self._clock() - self._running_since if self._running_since is not None else 0.0
+
+    @property
+    def failed_runs(self) -> int:
+        """How many of the last batches, one after another, had no item that the model did not fail on."""
+        return self._failed_runs
+
+    @property
+    def lost(self) -> ModelLostError | None:
+        """Why the model cannot be run any more. None where it can."""
+        return self._lost
+
+    @property
     def tokens_per_second(self) -> float | None:
         """Speed over the last few batches. None before the first."""
-        return self._rate_tokens / self._rate_seconds if self._rate_seconds > 0 else None
+        return self._speed.tokens_per_second
 
-    def check_room(self, lane: Lane, tokens: int = 1, *, deadline: float | None = None) -> None:
+    def check_room(self, lane: Lane, tokens: int = 1, *, tenant: str = "", deadline: float | None = None) -> None:
         """Raises QueueFullError where a submission of so many tokens would be refused now.
 
-        That is where it does not fit, or where its turn would come long after its deadline.
+        That is where it does not fit, or where it could not be done by its deadline.
         """
-        self._check_size(lane, tokens)
-        self._check_wait(lane, deadline)
-
-    def _check_size(self, lane: Lane, tokens: int) -> None:
-        limit = self._limits.admission(lane)
-        if self.queued_tokens + tokens <= limit:
-            return
-        for name, queue in self._lanes.items():
-            self._drop(name, "expired", queue.take_expired(self._clock()))
-        queued = self.queued_tokens
-        if queued > 0 and queued + tokens > limit:
-            wait = self._seconds_to_run(min(queued, queued + tokens - limit))
-            raise QueueFullError(queued_tokens=queued, limit=limit, retry_after_seconds=wait)
-
-    def _check_wait(self, lane: Lane, deadline: float | None) -> None:
+        if tokens > 0 and self.queued_tokens + tokens > self._limits.queue_tokens * (1 - self._limits.tenant_reserve):
+            for name, queue in self._lanes.items():
+                self._drop(name, "expired", queue.take_expired(self._clock()))
+        waiting = self._waiting(lane, tenant, tokens)
+        check_size(self._limits, lane, waiting, tenant=tenant, tokens=tokens, speed=self._speed)
         left = deadline - self._clock() if deadline is not None else 0.0
-        # What is too late already ends as expired; and nothing is known before a full batch has been measured.
-        if left <= 0 or self._full_rate_seconds <= 0:
-            return
-        ahead = self.queued_tokens if lane is Lane.BULK else self._lanes[lane].claimed_tokens
-        wait = ahead * self._full_rate_seconds / self._full_rate_tokens
-        if wait > left * DEADLINE_SLACK:
-            raise QueueFullError(
-                queued_tokens=self.queued_tokens,
-                limit=self._limits.admission(lane),
-                retry_after_seconds=_retry_seconds(wait - left),
-            )
+        # What is too late already ends as expired.
+        if left > 0:
+            check_wait(self._limits, lane, waiting, tokens=tokens, seconds_left=left, speed=self._speed)
 
     @contextmanager
     def reserve(
-        self, tokens: int, *, lane: Lane = Lane.INTERACTIVE, deadline: float | None = None
+        self, tokens: int, *, lane: Lane = Lane.INTERACTIVE, tenant: str = "", deadline: float | None = None
     ) -> Iterator[Reservation]:
         """Holds room for work that is still being made ready, so that it is refused before that and not after.
 
-        `tokens` is an upper bound of what will be submitted. Once the reservation is handed to `submit`, the exact
-        number takes its place; what is left of it at the end of the block is given back. Raises QueueFullError and
-        BatcherClosedError.
+        `tokens` is an estimate of what will be submitted. Once the reservation is handed to `submit`, the exact number
+        takes its place; what is left of it at the end of the block is given back. Raises QueueFullError,
+        ModelLostError and BatcherClosedError.
         """
-        if self._closed:
-            raise BatcherClosedError("the batcher is closed")
-        self.check_room(lane, tokens, deadline=deadline)
-        reservation = Reservation(lane=lane, tokens=tokens)
-        self._lanes[lane].reserved_tokens += tokens
+        self._check_open()
+        self.check_room(lane, tokens, tenant=tenant, deadline=deadline)
+        reservation = Reservation(lane=lane, tenant=tenant, tokens=tokens)
+        self._lanes[lane].reserve(tenant, tokens)
         self._tell_queued(lane)
         try:
             yield reservation
@@ -196,6 +182,7 @@ class Batcher(Generic[PayloadT, ResultT]):
         items: Sequence[Item[PayloadT]],
         *,
         lane: Lane = Lane.INTERACTIVE,
+        tenant: str = "",
         deadline: float | None = None,
         reservation: Reservation | None = None,
         keep_reserved: int = 0,
@@ -204,30 +191,27 @@ class Batcher(Generic[PayloadT, ResultT]):
 
         `deadline` is a time of the batcher's clock; an item that the model has not taken by then ends as
         ItemExpiredError. Cancelling the call takes its items out of the queue. With a `reservation`, which names the
-        lane, items that it covers are taken for certain; `keep_reserved` tokens of it stay for a later submission.
-        Raises QueueFullError and BatcherClosedError.
+        lane and the tenant, the items are taken for certain, also where they are more than was estimated: who was let
+        in is not sent away later. `keep_reserved` tokens of it stay for a later submission. Raises QueueFullError,
+        ModelLostError and BatcherClosedError.
         """
-        if self._closed:
-            raise BatcherClosedError("the batcher is closed")
+        self._check_open()
         if any(item.tokens < 1 for item in items):
             raise ValueError("an item has at least one token")
         if not items:
             return Batched(outcomes=(), queue_seconds=0.0, infer_seconds=0.0)
         tokens = sum(item.tokens for item in items)
-        reserved = 0
         if reservation is not None:
-            lane, reserved = reservation.lane, max(0, reservation.tokens - keep_reserved)
-            self._give_back(reservation, reserved)
-        if tokens > reserved:
-            self._check_size(lane, tokens)
-        if reservation is None:
-            self._check_wait(lane, deadline)
+            lane, tenant = reservation.lane, reservation.tenant
+            self._give_back(reservation, max(0, reservation.tokens - keep_reserved))
+        else:
+            self.check_room(lane, tokens, tenant=tenant, deadline=deadline)
         loop = asyncio.get_running_loop()
         started = self._clock()
-        submission: Submission[ResultT] = Submission(items=len(items), tokens=tokens)
+        submission: Submission[ResultT] = Submission(tenant=tenant, items=len(items), tokens=tokens)
         queue = self._lanes[lane]
-        for position, item in enumerate(items):
-            queue.push(
+        queue.push(
+            [
                 Entry(
                     submission=submission,
                     position=position,
@@ -235,7 +219,9 @@ class Batcher(Generic[PayloadT, ResultT]):
                     tokens=item.tokens,
                     deadline=deadline,
                 )
-            )
+                for position, item in enumerate(items)
+            ]
+        )
         done = self._done[submission] = loop.create_future()
         self._schedule_pump(loop)
         self._tell_queued(lane)
@@ -254,16 +240,49 @@ class Batcher(Generic[PayloadT, ResultT]):
             infer_seconds=submission.infer_seconds,
         )
 
-    async def close(self) -> None:
-        """Waits for the batch in the model, ends everything that waits as BatcherClosedError, and ends the thread."""
+    async def close(self, *, wait: bool = True) -> None:
+        """Waits for the batch in the model, ends everything that waits as BatcherClosedError, and ends the thread.
+
+        `wait` false leaves the batch to itself: for a model that hangs.
+        """
         self._closed = True
         for lane, queue in self._lanes.items():
             self._drop(lane, "closed", queue.take_all())
-        await self._idle.wait()
+        if wait:
+            await self._idle.wait()
         self._executor.shutdown(wait=False)
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise BatcherClosedError("the batcher is closed")
+        if self._lost is not None:
+            raise ModelLostError(str(self._lost)) from self._lost
+
+    def _waiting(self, lane: Lane, tenant: str, tokens: int) -> Waiting:
+        """What one who brings so many tokens finds.
+
+        Ahead of him is what his own tenant has in the lane, and of each other tenant as much as that and he together,
+        for they take turns.
+        """
+        claims: dict[str, int] = {}
+        for queue in self._lanes.values():
+            for name, claimed in queue.claims.items():
+                claims[name] = claims.get(name, 0) + claimed
+        own = self._lanes[lane].claimed_by(tenant)
+        ahead = own
+        ahead += sum(min(own + tokens, claim) for name, claim in self._lanes[lane].claims.items() if name != tenant)
+        if lane is Lane.BULK:
+            ahead += self._lanes[Lane.INTERACTIVE].claimed_tokens
+        return Waiting(
+            queued_tokens=self.queued_tokens,
+            ahead_tokens=ahead,
+            running_tokens=self._running_tokens,
+            bulk_waits=self._lanes[Lane.BULK].tokens > 0,
+            claims=claims,
+        )
+
     def _give_back(self, reservation: Reservation, tokens: int) -> None:
-        self._lanes[reservation.lane].reserved_tokens -= tokens
+        self._lanes[reservation.lane].reserve(reservation.tenant, -tokens)
         reservation.tokens -= tokens
 
     def _tell_queued(self, lane: Lane) -> None:
@@ -291,88 +310,84 @@ class Batcher(Generic[PayloadT, ResultT]):
 
     def _lanes_in_order(self) -> tuple[Lane, Lane]:
         if self._lanes[Lane.BULK].tokens == 0:
-            self._bulk_credit_seconds = min(0.0, self._bulk_credit_seconds)
-        if self._bulk_credit_seconds > 0:
+            self._bulk_share.nothing_waits()
+        if self._bulk_share.owed:
             return Lane.BULK, Lane.INTERACTIVE
         return Lane.INTERACTIVE, Lane.BULK
 
     def _start(self, loop: asyncio.AbstractEventLoop, lane: Lane, batch: list[Entry[PayloadT, ResultT]]) -> None:
         self._idle.clear()
         self._running_tokens = sum(entry.tokens for entry in batch)
-        run = loop.run_in_executor(self._executor, self._run_timed, [entry.payload for entry in batch])
-        run.add_done_callback(partial(self._finish, loop, lane, batch))
+        self._running_since = started = self._clock()
+        payloads = [entry.payload for entry in batch]
+        run = loop.run_in_executor(self._executor, run_isolating, self._run_model, payloads)
+        run.add_done_callback(partial(self._finish, loop, lane, batch, started))
         self._tell_queued(lane)
         self._observer.running(self._running_tokens)
-
-    def _run_timed(self, payloads: list[PayloadT]) -> tuple[list[ResultT | BatchError], float]:
-        started = self._clock()
-        return self._run_isolating(payloads), self._clock() - started
-
-    def _run_isolating(self, payloads: list[PayloadT]) -> list[ResultT | BatchError]:
-        try:
-            results = self._run_model(payloads)
-            if len(results) != len(payloads):
-                raise RuntimeError(f"the model gave {len(results)} results for {len(payloads)} items")
-        except Exception as error:
-            if len(payloads) == 1:
-                return [_failure(error)]
-            middle = len(payloads) // 2
-            return self._run_isolating(payloads[:middle]) + self._run_isolating(payloads[middle:])
-        return [*results]
 
     def _finish(
         self,
         loop: asyncio.AbstractEventLoop,
         lane: Lane,
         batch: list[Entry[PayloadT, ResultT]],
-        run: "asyncio.Future[tuple[list[ResultT | BatchError], float]]",
+        started: float,
+        run: "asyncio.Future[list[ResultT | BatchError]]",
     ) -> None:
+        seconds = self._clock() - started
         try:
-            outcomes, seconds = run.result()
+            outcomes = run.result()
         except BaseException as error:
-            # Not an Exception, or the loop is going down: nobody may be left waiting.
-            outcomes, seconds = [_failure(error) for _ in batch], 0.0
-        tokens, self._running_tokens = self._running_tokens, 0
+            outcomes = [failure(error)] * len(batch)
+        tokens, self._running_tokens, self._running_since = self._running_tokens, 0, None
         for submission in {entry.submission for entry in batch}:
             submission.infer_seconds += seconds
         for entry, outcome in zip(batch, outcomes, strict=True):
             self._settle(entry, outcome)
-        self._rate_tokens = self._rate_tokens * RATE_MEMORY + tokens
-        self._rate_seconds = self._rate_seconds * RATE_MEMORY + seconds
-        if tokens >= self._limits.batch_tokens * FULL_BATCH_SHARE:
-            self._full_rate_tokens = self._full_rate_tokens * RATE_MEMORY + tokens
-            self._full_rate_seconds = self._full_rate_seconds * RATE_MEMORY + seconds
-        # Bulk earns its share of the time that interactive batches take while it waits, and pays with its own.
-        if lane is Lane.INTERACTIVE and self._lanes[Lane.BULK].tokens > 0:
-            self._bulk_credit_seconds += seconds * self._bulk_ratio
-        elif lane is Lane.BULK and self._lanes[Lane.INTERACTIVE].tokens > 0:
-            self._bulk_credit_seconds -= seconds
+        lost = next((outcome for outcome in outcomes if isinstance(outcome, ModelLostError)), None)
+        failed = sum(isinstance(outcome, ItemFailedError | ModelLostError) for outcome in outcomes)
+        padded_tokens = len(batch) * max(entry.tokens for entry in batch)
+        self._failed_runs = self._failed_runs + 1 if failed == len(batch) else 0
+        if failed == 0:
+            self._speed.add(
+                interactive=lane is Lane.INTERACTIVE, tokens=tokens, padded_tokens=padded_tokens, seconds=seconds
+            )
+        self._bulk_share.ran(seconds, bulk=lane is Lane.BULK, bulk_waits=self._lanes[Lane.BULK].tokens > 0)
         self._idle.set()
+        if lost is not None:
+            self._give_up(lost)
         self._schedule_pump(loop)
         self._observer.running(0)
         self._observer.ran(
             BatchReport(
                 lane=lane,
                 items=len(batch),
-                failed=sum(isinstance(outcome, ItemFailedError) for outcome in outcomes),
+                failed=failed,
                 tokens=tokens,
-                padded_tokens=len(batch) * max(entry.tokens for entry in batch),
+                padded_tokens=padded_tokens,
                 seconds=seconds,
             )
         )
 
-    def _drop(
-        self, lane: Lane, reason: Literal["expired", "closed"], entries: Iterable[Entry[PayloadT, ResultT]]
-    ) -> None:
+    def _give_up(self, lost: ModelLostError) -> None:
+        self._lost = lost
+        for lane, queue in self._lanes.items():
+            self._drop(lane, "lost", queue.take_all())
+
+    def _drop(self, lane: Lane, reason: DropReason, entries: Iterable[Entry[PayloadT, ResultT]]) -> None:
         dropped = 0
         for entry in entries:
             dropped += 1
-            self._settle(
-                entry, ItemExpiredError() if reason == "expired" else BatcherClosedError("the batcher is closed")
-            )
+            self._settle(entry, self._drop_error(reason))
         if dropped:
             self._tell_queued(lane)
             self._observer.dropped(lane, reason, dropped)
+
+    def _drop_error(self, reason: DropReason) -> BatchError:
+        if reason == "expired":
+            return ItemExpiredError()
+        if reason == "lost":
+            return ModelLostError(str(self._lost))
+        return BatcherClosedError("the batcher is closed")
 
     def _settle(self, entry: Entry[PayloadT, ResultT], outcome: ResultT | BatchError) -> None:
         submission = entry.submission
@@ -380,17 +395,3 @@ class Batcher(Generic[PayloadT, ResultT]):
         done = self._done.get(submission)
         if submission.complete and done is not None and not done.done():
             done.set_result(None)
-
-    def _seconds_to_run(self, tokens: int) -> float:
-        rate = self.tokens_per_second
-        return _retry_seconds(tokens / rate if rate else 1.0)
-
-
-def _retry_seconds(seconds: float) -> float:
-    return min(MAX_RETRY_SECONDS, max(MIN_RETRY_SECONDS, seconds))
-
-
-def _failure(error: BaseException) -> ItemFailedError:
-    failed = ItemFailedError(f"{type(error).__name__}: {error}")
-    failed.__cause__ = error
-    return failed

@@ -6,6 +6,7 @@ OnnxError
 │   └── PullError         a model's source cannot be found or reached
 ├── DeviceUnavailable     the device that was asked for did not activate
 ├── InferenceError        the model could not be run
+│   └── DeviceLost        nor can it be again: its device is gone
 └── TextError             one text cannot be encoded
     └── TextTooLong       one text is over the limit, and truncation was refused
 """
@@ -48,6 +49,13 @@ class InferenceError(OnnxError):
     def __init__(self, message: str, *, out_of_memory: bool = False) -> None:
         super().__init__(message)
         self.out_of_memory = out_of_memory
+
+
+class DeviceLost(InferenceError):
+    """The device failed in a way that no later run in this session gets over."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
 
 
 class TextError(OnnxError):
