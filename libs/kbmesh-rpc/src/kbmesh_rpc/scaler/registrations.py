@@ -10,12 +10,16 @@ from kbmesh.load.v1.load_pb2_grpc import add_LoadServiceServicer_to_server
 from kbmesh_rpc.scaler.load_servicer import Load, LoadServicer
 from kbmesh_rpc.scaler.peer_calls import PeerCalls, resolve
 from kbmesh_rpc.scaler.scaler_servicer import ScalerServicer
-from kbmesh_rpc.scaler.sweep import FRESH_SECONDS, Resolve, Sweep
+from kbmesh_rpc.scaler.sweep import Sweep
 from kbmesh_rpc.scaler.trigger import AllowedPeers, parse_peers_list
 from kbmesh_rpc.server import Registration
 
 LOAD_SERVICE = "kbmesh.load.v1.LoadService"
 SCALER_SERVICE = "externalscaler.ExternalScaler"
+FRESH_SECONDS = 1.0
+"""How long a sum serves: KEDA asks for the metric and for IsActive one after the other."""
+STREAM_SECONDS = 2.0
+"""How often a stream looks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,14 +40,13 @@ def make_scaling(
     peers: str,
     any_name: bool,
     timeout_seconds: float,
-    resolve_name: Resolve = resolve,
-    fresh_seconds: float = FRESH_SECONDS,
 ) -> Scaling:
     """`peers` are the names that triggers may ask for, comma separated; with `any_name` they may ask for others."""
     calls = PeerCalls()
-    sweep = Sweep(resolve_name, calls, timeout_seconds=timeout_seconds, fresh_seconds=fresh_seconds)
+    sweep = Sweep(resolve, calls, timeout_seconds=timeout_seconds, fresh_seconds=FRESH_SECONDS)
     load = LoadServicer(loads)
-    scaler = ScalerServicer(sweep, AllowedPeers(listed=parse_peers_list(peers), any_name=any_name))
+    allowed = AllowedPeers(listed=parse_peers_list(peers), any_name=any_name)
+    scaler = ScalerServicer(sweep, allowed, stream_seconds=STREAM_SECONDS)
 
     def add_load(server: grpc.aio.Server) -> None:
         add_LoadServiceServicer_to_server(load, server)

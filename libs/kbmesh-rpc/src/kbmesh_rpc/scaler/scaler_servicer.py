@@ -18,8 +18,6 @@ from kbmesh_rpc.scaler.trigger import AllowedPeers, Trigger, parse_trigger
 METRIC = "kbmesh_tokens"
 """Name of the one metric there is. KEDA puts the trigger's number before it, and takes it off again when it asks."""
 RESERVE_SECONDS = 0.1
-STREAM_SECONDS = 2.0
-"""How often a stream looks."""
 
 TOKENS = Gauge("kbmesh_scaler_tokens", "Tokens of all replicas, waiting and running, as the scaler last summed them.")
 UNANSWERED = Counter(
@@ -36,7 +34,8 @@ log = get_logger(__name__)
 class ScalerServicer(externalscaler_pb2_grpc.ExternalScalerServicer):
     """Gives KEDA the tokens of all replicas. What it raises, the server turns into a status."""
 
-    def __init__(self, sweep: Sweep, allowed: AllowedPeers, *, stream_seconds: float = STREAM_SECONDS) -> None:
+    def __init__(self, sweep: Sweep, allowed: AllowedPeers, *, stream_seconds: float) -> None:
+        """`stream_seconds` is how often a stream looks."""
         self._sweep = sweep
         self._allowed = allowed
         self._stream_seconds = stream_seconds

@@ -14,8 +14,6 @@ from kbmesh_rpc.scaler.trigger import Peers
 log = get_logger(__name__)
 
 CONCURRENCY = 32
-FRESH_SECONDS = 1.0
-"""How long a sum serves: KEDA asks for the metric and for IsActive one after the other."""
 MEMORY_SECONDS = 120.0
 """How long what an address last said stands for it. Several of KEDA's polls, which are 30 s apart by default."""
 NAMED_ADDRESSES = 5
@@ -77,7 +75,7 @@ class Sweep:
         ask: Ask,
         *,
         timeout_seconds: float,
-        fresh_seconds: float = FRESH_SECONDS,
+        fresh_seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._resolve = resolve
@@ -91,7 +89,7 @@ class Sweep:
         self._memory: dict[Peers, dict[str, _Remembered]] = {}
 
     async def total(self, peers: Peers, *, timeout_seconds: float | None = None) -> TotalLoad:
-        """The sum, at most a second old. Who asks meanwhile waits for the same one.
+        """The sum, at most `fresh_seconds` old. Who asks meanwhile waits for the same one.
 
         Takes no longer than the sweep's own time or `timeout_seconds`, whichever is less. Raises DependencyUnavailable
         where the name has no address or none of them answers.
