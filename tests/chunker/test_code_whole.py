@@ -95,12 +95,18 @@ async def test_a_long_comment_goes_before_the_function_that_it_is_of(
     assert "part" not in chunked.chunks[-1].piece.metadata
 
 
-async def test_garbage_after_good_code_is_cut_between_lines(chunk: Chunk) -> None:
-    good = "def good(value):\n    return value\n\n\n" * 600
+@pytest.mark.parametrize("good", [600, 10_000])
+async def test_garbage_after_good_code_is_cut_between_lines(chunk: Chunk, good: int) -> None:
+    head = "".join(f"def good{number}(value):\n    return value\n\n\n" for number in range(good))
     garbage = "?)}]%$ = ( ) def ,, :: 3x <<< ]]\n" * 17_000
-    chunked = await code(chunk, good + garbage, "main.py")
-    assert [warning.reason for warning in chunked.warnings] == [Reason.DOCUMENT_UNREADABLE]
-    assert {each.piece.metadata["fallback"] for each in chunked.chunks} == {"lines"}
+    chunked = await code(chunk, head + garbage, "main.py")
+    (warning,) = chunked.warnings
+    assert warning.reason is Reason.DOCUMENT_UNREADABLE
+    found = [each for each in chunked.chunks if each.piece.metadata.get("symbol", "").startswith("good")]
+    whole = sum("fallback" not in each.piece.metadata for each in found)
+    assert whole > good * 0.9
+    assert int(warning.metadata["line"]) <= good * 4 + 1
+    assert all("fallback" in each.piece.metadata for each in chunked.chunks if each.piece.start >= len(head))
 
 
 def test_parsing_stops_when_the_caller_has_gone() -> None:

@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import time
 from collections.abc import Callable
 from functools import cache
 
@@ -13,8 +14,21 @@ _EFFORT = 120_000
 """What parsing may take, in calls of the parser's progress callback: it calls after every hundred steps. A megabyte of
 ordinary code takes 5,000, of code without white space 25,000. Counted and not timed, so that the same document always
 gives the same chunks."""
+_EFFORT_AT_FIRST = 1_000
+_CHARACTERS_PER_EFFORT = 16
+"""How far the parser has to come with each of these calls, but for the first: what is not code holds it up."""
 _EFFORT_WITH_ERRORS = 8
 """How much a call costs, in these, once the parser looks for ways around an error."""
+_SECONDS = 2.0
+_SECONDS_PER_CHARACTER = 1e-6
+"""What the processor may take besides: there is text of which each step takes longer than the one before. Ordinary code
+takes a sixth of the second of these and nothing of the first."""
+_PAGE = 16 * 1024
+_MOST_OPEN = 400
+"""Angle brackets that are opened in one statement and not closed. Where they may enclose the arguments of a type, the
+parser takes all of them for both, and its memory grows with the square of their number."""
+_WITH_ARGUMENTS = frozenset({"csharp", "java", "cpp", "typescript", "tsx", "kotlin", "rust"})
+_STATEMENT = re.compile(rb"[^;{}]{%d,}" % _MOST_OPEN)
 _BLANKS = "\ufeff\0\u0085\u00a0\u1680\u2028\u2029\u202f\u205f\u3000\u200b\u2060" + "".join(
     map(chr, range(0x2000, 0x200B))
 )
@@ -31,28 +45,67 @@ def grammar_of(language: Language) -> tree_sitter.Language:
     return tree_sitter.Language(getattr(importlib.import_module(module), function)())
 
 
-def parse(text: str, language: Language, checkpoint: Callable[[], None]) -> tree_sitter.Tree | None:
-    """The syntax tree of a text, in which a byte is a code point of the text. None where it takes too much.
+class ParsingStopped(Exception):
+    """Parsing takes too much."""
 
-    `checkpoint` is called now and then, and may raise.
+    def __init__(self, position: int) -> None:
+        super().__init__(f"parsing was stopped at {position}")
+        self.position = position
+        """What is before may be parsed alone; what is wrong is not far behind it, as far as is known."""
+
+
+def parse(
+    text: str,
+    language: Language,
+    checkpoint: Callable[[], None],
+    *,
+    source: bytes | None = None,
+    clock: Callable[[], float] = time.thread_time,
+) -> tree_sitter.Tree:
+    """The syntax tree of a text, in which a byte is a code point of the text. Raises ParsingStopped.
+
+    `checkpoint` is called now and then, and may raise. `source` is `single_bytes` of the text where that is known, or
+    what is to be parsed in its place. `clock` tells the seconds that this thread had.
     """
-    source = single_bytes(text)
-    effort = 0
+    if source is None:
+        source = single_bytes(text)
+    if language.name in _WITH_ARGUMENTS and (place := _too_many_open(source)) is not None:
+        raise ParsingStopped(place)
+    effort, wrong, stopped = 0, -1, -1
+    latest = clock() + _SECONDS + len(source) * _SECONDS_PER_CHARACTER
 
-    def progress(_offset: int, has_error: bool) -> bool:
-        nonlocal effort
-        effort += _EFFORT_WITH_ERRORS if has_error else 1
+    def progress(offset: int, has_error: bool) -> bool:
+        nonlocal effort, wrong, stopped
+        if has_error:
+            effort += _EFFORT_WITH_ERRORS
+            wrong = offset if wrong < 0 else wrong
+        else:
+            effort += 1
         checkpoint()
-        return effort > _EFFORT
+        allowed = min(_EFFORT, _EFFORT_AT_FIRST + offset // _CHARACTERS_PER_EFFORT)
+        if effort > allowed or clock() > latest:
+            stopped = offset
+        return stopped >= 0
 
     parser = tree_sitter.Parser(grammar_of(language))
     try:
-        return parser.parse(lambda offset, _point: source[offset:], progress_callback=progress)
+        return parser.parse(lambda offset, _point: source[offset : offset + _PAGE], progress_callback=progress)
     except ValueError:
         # What the binding raises where the progress callback asked it to stop.
-        if effort > _EFFORT:
-            return None
-        raise
+        if stopped < 0:
+            raise
+    raise ParsingStopped(wrong if wrong >= 0 else stopped // 2)
+
+
+def _too_many_open(source: bytes) -> int | None:
+    """Where a statement begins that opens more angle brackets than a parser can bear; None where there is none."""
+    if source.count(b"<") <= _MOST_OPEN:
+        return None
+    for statement in _STATEMENT.finditer(source):
+        written = statement.group()
+        if written.count(b"<") - 2 * written.count(b"<<") - written.count(b">") > _MOST_OPEN:
+            return statement.start()
+    return None
 
 
 def single_bytes(text: str) -> bytes:

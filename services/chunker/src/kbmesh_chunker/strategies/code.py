@@ -1,6 +1,6 @@
 """CODE: functions, classes and other definitions of source code."""
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -8,7 +8,6 @@ from kbmesh_rpc.errors import InvalidField, Reason
 
 from kbmesh_chunker.breaks import Breaks
 from kbmesh_chunker.code.definition import Definition
-from kbmesh_chunker.code.grammar import parse
 from kbmesh_chunker.code.languages import Language, known_names, language_by_name, language_of
 from kbmesh_chunker.code.line_map import LineMap
 from kbmesh_chunker.code.lines import line_breaks
@@ -16,6 +15,7 @@ from kbmesh_chunker.code.outline import Outline
 from kbmesh_chunker.code.packing import even_cutter
 from kbmesh_chunker.code.stretches import Stretch, Stretches
 from kbmesh_chunker.code.syntax import Role, syntax_of
+from kbmesh_chunker.code.understanding import understand
 from kbmesh_chunker.config import Options, Sizes, Strategy
 from kbmesh_chunker.documents.source import Grammar, Warning  # noqa: A004 - the contract's name
 from kbmesh_chunker.piece import Piece
@@ -23,16 +23,6 @@ from kbmesh_chunker.strategies.port import Work
 
 MAX_SYMBOLS = 2000
 """Characters of the list of symbols of a piece. What is beyond is left out: the text has it."""
-_MOST_BROKEN = 0.35
-"""Where more than this share of a file makes no sense to the grammar, its tree says nothing."""
-_PRESSED = 1024 * 1024
-_LONG_LINE = 5000
-_ERROR_EVERY = 512
-_SAMPLE = 16 * 1024
-"""Characters of each sample of a long file by which it is found out whether parsing all of it is worth it: the parser
-takes ten times as long over what is not code."""
-_SAMPLE_EVERY = 256 * 1024
-_MOST_SAMPLES = 8
 
 
 class Code:
@@ -68,25 +58,26 @@ def cut_code(work: Work) -> list[Piece]:
         what = f"the definitions of {name} are not known" if name else "the language of the code is not known"
         _warn(work, Reason.FEATURE_UNSUPPORTED, f"{what}; it was cut between lines", name)
         return _by_lines(work, name)
-    if not _samples_broken(work, text, language):
-        outline = _outline(work, text, language) if not _is_pressed(text) else None
-        if outline is None:
-            message = "parsing it would take too long; it was cut between lines"
-            _warn(work, Reason.DOCUMENT_TOO_LARGE, message, language.name)
-            return _by_lines(work, language.name)
-        if not _is_broken(outline, len(text)):
-            return _by_definitions(work, language, outline)
-    message = f"most of it is not {language.name}; it was cut between lines"
-    _warn(work, Reason.DOCUMENT_UNREADABLE, message, language.name)
+    found = understand(text, language, work.checkpoint)
+    if found.outline is not None:
+        return _by_definitions(work, language, found.outline, stopped=found.stopped)
+    if found.stopped:
+        message = "parsing it would take too long; it was cut between lines"
+        _warn(work, Reason.DOCUMENT_TOO_LARGE, message, language.name)
+    else:
+        message = f"most of it is not {language.name}; it was cut between lines"
+        _warn(work, Reason.DOCUMENT_UNREADABLE, message, language.name)
     return _by_lines(work, language.name)
 
 
-def _by_definitions(work: Work, language: Language, outline: Outline) -> list[Piece]:
+def _by_definitions(work: Work, language: Language, outline: Outline, *, stopped: bool) -> list[Piece]:
     stretches = Stretches(work, outline, syntax_of(language))
     pieces = list(_pieces(work, language, outline, stretches))
     if outline.errors:
         first = LineMap(work.document.text).line(outline.errors[0][0])
         message = f"it is not {language.name} throughout, from line {first} on; these places were cut between lines"
+        if stopped:
+            message += ", and all that is behind the place where parsing would have taken too long"
         _warn(work, Reason.DOCUMENT_UNREADABLE, message, language.name, line=str(first))
     return pieces
 
@@ -94,50 +85,6 @@ def _by_definitions(work: Work, language: Language, outline: Outline) -> list[Pi
 def _warn(work: Work, reason: Reason, message: str, language: str, **more: str) -> None:
     metadata = {"language": language} if language else {}
     work.warn(Warning(reason=reason, message=message, metadata={**metadata, **more}))
-
-
-def _outline(work: Work, text: str, language: Language) -> Outline | None:
-    """None where parsing takes too much."""
-    tree = parse(text, language, work.checkpoint)
-    return Outline(text, tree.root_node, syntax_of(language)) if tree is not None else None
-
-
-def _is_pressed(text: str) -> bool:
-    """Whether a text is long and has hardly any lines: a machine made it for machines, by the hundred thousand
-    definitions."""
-    return len(text) > _PRESSED and len(text) > _LONG_LINE * text.count("\n")
-
-
-def _samples_broken(work: Work, text: str, language: Language) -> bool:
-    """Whether samples of a long text show that parsing all of it is of no use: its start, or two of the others. One may
-    lie in a long string."""
-    if len(text) <= _SAMPLE_EVERY:
-        return False
-    if _is_sample_broken(work, text[:_SAMPLE], language):
-        return True
-    count = min(_MOST_SAMPLES, len(text) // _SAMPLE_EVERY)
-    broken = 0
-    for number in range(1, count + 1):
-        start = text.find("\n", number * (len(text) - _SAMPLE) // count) + 1
-        broken += _is_sample_broken(work, text[start : start + _SAMPLE], language)
-    return broken > 1
-
-
-def _is_sample_broken(work: Work, sample: str, language: Language) -> bool:
-    outline = _outline(work, sample, language)
-    # A definition or a string that the sample cuts in two is one error, however long.
-    return outline is not None and len(outline.errors) > _SAMPLE // _ERROR_EVERY and _is_broken(outline, len(sample))
-
-
-def _is_broken(outline: Outline, length: int) -> bool:
-    """Whether most of a text makes no sense to the grammar and is in no definition that does."""
-    broken = sum(end - start for start, end in outline.errors)
-    starts = [start for start, _ in outline.errors]
-    for definition in outline.definitions:
-        index = bisect_right(starts, definition.start) - 1
-        if index >= 0 and definition.end <= outline.errors[index][1]:
-            broken -= definition.end - definition.start
-    return broken > length * _MOST_BROKEN
 
 
 def _by_lines(work: Work, language: str) -> list[Piece]:
