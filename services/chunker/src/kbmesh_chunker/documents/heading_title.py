@@ -9,11 +9,11 @@ MAX_TITLE = 200
 MAX_INLINE = 1_000
 """Characters of a line that are looked at. Of a longer heading, what is left is not shown anyway."""
 
-_MARKUP = re.compile(r"[*`\[<&\\]|(?<![^\W_])_|_(?![^\W_])")
-"""What may begin markup; an underscore within a word does not."""
+_MARKUP = re.compile(r"[*_`\[<&\\]")
 _PLAIN = r"[^*_`\[\]<&\\\n]"
 _WORDS = rf"(?=[^\W_]){_PLAIN}++(?<=[^\W_])"
-# Code, bold words and links that no other markup is near, as in most headings that have some.
+# Code, bold words and links that no other markup is near, as in most headings that have some. An underscore within a
+# word is no markup.
 _SIMPLE = re.compile(
     rf"(?:{_PLAIN}|(?<=[^\W_])_(?=[^\W_])|`[^`\s](?:[^`\n]*[^`\s])?`(?!`)"
     rf"|(?<![^\s])(?:\*\*{_WORDS}\*\*|\*{_WORDS}\*)(?![^\s])"

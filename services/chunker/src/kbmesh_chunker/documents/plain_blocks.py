@@ -6,7 +6,7 @@ scanner would tell.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from itertools import accumulate
 
@@ -24,7 +24,7 @@ _BLANKS = r"(?:[ \t]*+\n)"
 # How a line of a paragraph may begin, after its indentation: certainly with nothing that begins another block, ends
 # a table's header or turns the lines above into a heading.
 _SIGN = (
-    r"`(?!``)|~(?!~~)|\*\*?[^\s*]|__?[^\s_]|-[^\s\-|:]|\+\S|[0-9]++(?![.)][ \t\n])|\#{1,6}+[^\s#]|=[^\s=]|:[^\s\-|:]"
+    r"`(?!``)|~(?!~~)|\*\*?[^\s*]|__?[^\s_]|-[^\s\-|:]|\+\S|[0-9]++(?![.)][ \t\n])|\#{1,6}+[^\s#]|=[^\s=]|:(?!-)"
     r"|<https?:"
 )
 _ON = rf"(?:[^\s`~>*\-_+<#=0-9|:]|{_SIGN}|</?(?:a|b|br|code|em|i|img|kbd|strong|sub|sup|span)(?=[\s/>]))"
@@ -36,38 +36,41 @@ _FIRST = (
 _MARK = r"(?:[-*+]|[0-9]{1,9}[.)])"
 _ITEM = rf"{_MARK} {{1,4}}{_FIRST}{_REST}"
 # What certainly ends a paragraph, also one within an item.
-_ENDS = r"\Z|\#{1,6}[ \t\n]|`{3,}+[^`\n]*+\n|~~~"
+_ENDS = (
+    r"\Z|\#{1,6}[ \t\n]|`{3,}+[^`\n]*+\n|~~~"
+    r"|<(?:!--|/?(?:center|details|div|h[1-6]|hr|ol|p|section|summary|table|ul)[ \t\n/>])"
+)
 
-
-# Fenced code in an item, all of whose lines have the indentation of the fence.
+# Fenced code in an item, all of whose lines have the indentation of the fence; without the end of its last line.
 _ITEM_FENCE = (
-    rf"(?P<in> {{2,}}+)```[^`|\n]*+\n(?:(?! *+```)(?:(?P=in)[^\n]*+|[ \t]*+)\n){{0,60}}+(?P=in)```[ \t]*+\n"
-    rf"(?={_BLANKS}| *+(?:[-*+]|[0-9]{{1,9}}[.)]) |\Z)"
+    rf"(?P<in> {{2,}}+)```[^`|\n]*+\n(?:(?! *+```)(?:(?P=in)[^\n]*+|[ \t]*+)\n){{0,60}}+(?P=in)```[ \t]*+"
+    rf"(?=\n(?:{_BLANKS}| *+(?:[-*+]|[0-9]{{1,9}}[.)]) |\Z))"
 )
 
 
 def _list(first: str, following: str, other: str) -> re.Pattern[str]:
     """A list of plain items, by the mark of its first item, of those in the same column, and of another list."""
     line = (
-        rf"(?:(?:{_BLANKS}{{0,3}}+(?:{following} {{1,4}}{_FIRST}| {{2,}}+{_ITEM[: -len(_REST)]})"
-        rf"|[ \t]*+{_ON}|{_BLANKS}{{1,3}}+ {{2,}}+{_FIRST}){_REST})"
+        rf"(?:(?:{_BLANKS}{{0,3}}+(?:{following} {{1,4}}{_FIRST}| ++{_ITEM[: -len(_REST)]})"
+        rf"|[ \t]*+{_ON}|{_BLANKS}{{1,3}}+(?P=lead) {{2,}}+{_FIRST}){_REST})"
     )
+    # A line without the indentation of an item's text, and without a mark.
+    outside = rf"(?!(?P=lead)  ) {{0,3}}(?!{_MARK}[ \t\n])[^ \t\n]"
+    ends = rf"{_ENDS}|>|{other}[ \t]++\S|{_BLANKS}++(?:\Z|{outside}|{other} )"
     return re.compile(
-        rf"(?P<run>{first} {{1,4}}{_FIRST}{_REST}"
-        rf"(?:{line}|{_BLANKS}{{0,3}}+{_ITEM_FENCE}){{0,{MAX_BLOCK_LINES}}}+(?:(?!{_BLANKS}{{0,3}}+[-*+0-9]){line})*+)"
-        rf"(?P<end>(?={_ENDS}|>|{other}[ \t]++\S|{_BLANKS}++(?:\Z|(?!{_MARK}[ \t\n])[^ \t\n]|{other} )))?"
+        rf"(?P<run>(?P<lead> {{0,3}}){first} {{1,4}}{_FIRST}{_REST}(?:{line}|{_BLANKS}{{0,3}}+{_ITEM_FENCE}\n)"
+        rf"{{0,{MAX_BLOCK_LINES}}}+(?:(?!{_BLANKS}{{0,3}}+[-*+0-9]){line})*+)(?P<end>(?={ends}))?"
     )
 
 
 _BULLETS = _list(r"(?P<sign>[-*+])", r"(?P=sign)", r"(?:(?!(?P=sign))[-*+]|1[.)])")
 _NUMBERS = _list(r"[0-9]{1,9}(?P<sign>[.)])", r"[0-9]{1,9}(?P=sign)", r"(?:[-*+]|1(?!(?P=sign))[.)])")
 _FLAT_ITEM = re.compile(rf"^{_MARK} ", re.MULTILINE)
-_NESTED = re.compile(rf"\n {{2,}}+(?:{_MARK} |```)|\n[ \t]*+\n ")
-_PART = re.compile(
-    r"^(?P<indent> *+)(?:(?P<bullet>[-*+])|(?P<number>[0-9]{1,9})(?P<point>[.)])) +(?=\S)"
-    rf"|^[ \t]*+\n(?P<paragraph> ++)(?!{_MARK} |```)(?=\S)|^{_ITEM_FENCE}",
-    re.MULTILINE,
-)
+# What comes after the first line of a list, each with the end of the line before it.
+_NESTED = re.compile(rf"\n(?: ++(?:{_MARK} |```)|[ \t]*+\n )")
+_ITEM_MARK = r"(?P<indent> *+)(?:(?P<bullet>[-*+])|(?P<number>[0-9]{1,9})(?P<point>[.)])) +(?=\S)"
+_FIRST_PART = re.compile(_ITEM_MARK)
+_PART = re.compile(rf"\n(?:{_ITEM_MARK}|[ \t]*+\n(?P<paragraph> ++)(?!{_MARK} |```)(?=\S)|{_ITEM_FENCE})")
 _MAX_DEPTH = 6
 _MOST_LINES = re.compile(rf"(?:[^\n]*+\n){{{MAX_BLOCK_LINES}}}")
 _ITEM_SIGN = re.compile(r"^[-*+0-9]", re.MULTILINE)
@@ -75,14 +78,14 @@ _QUOTED = re.compile(r"^>", re.MULTILINE)
 
 _ON_TO_END = (
     rf"{_REST}(?:[ \t]*+{_ON}{_REST}){{0,{MAX_BLOCK_LINES - 2}}}+"
-    rf"(?:(?={_BLANKS}|{_ENDS}|>|[-*+][ \t]++\S|1[.)][ \t]++\S)|(?P<under>=++|-++)[ \t]*+\n)"
+    rf"(?:(?={_BLANKS}| {{0,3}}(?:{_ENDS}|>|[-*+][ \t]++\S|1[.)][ \t]++\S))|(?P<under>=++|-++)[ \t]*+\n)"
 )
 _PARAGRAPH = re.compile(rf" {{0,3}}{_FIRST}{_ON_TO_END}")
 _TAGGED = re.compile(rf"<{_ON_TO_END}")
 """A paragraph that begins with a tag within a line."""
-_HEADING = re.compile(r"(#{1,6}+)(?:\n|(?=[ \t])([^\n|]*+\n|[^\n]*+\n(?![ \t]*+[-|:])))")
+_HEADING = re.compile(r" {0,3}(#{1,6}+)(?:\n|(?=[ \t])([^\n|]*+\n|[^\n]*+\n(?![ \t]*+[-|:])))")
 _RULE = re.compile(r"([*_-])[ \t]*+(?:\1[ \t]*+){2,}+\n")
-_FENCE = re.compile(r"(?:(?P<ticks>`{3,40}+)(?P<info>[^`|\n]*+)|(?P<waves>~{3,40}+)(?P<after>[^~|\n]*+))\n")
+_FENCE = re.compile(r" {0,3}(?:(?P<ticks>`{3,40}+)(?P<info>[^`|\n]*+)|(?P<waves>~{3,40}+)(?P<after>[^~|\n]*+))\n")
 _TABLE = re.compile(
     rf"(?P<header>\|[^\n\\]*\|[ \t]*+\n)(?P<dashes>\|(?:[ \t]*+:?+-++:?+[ \t]*+\|)++)[ \t]*+\n"
     rf"(?P<rows>(?:\|{_REST})*+)(?={_BLANKS}|{_ENDS}|>)"
@@ -94,11 +97,14 @@ _QUOTE = re.compile(
 )
 _QUOTE_PART = re.compile(r"^>[ \t]*+\n(>)[ \t]*+\S", re.MULTILINE)
 _DEFINITION = re.compile(
-    r"\[(?=[ \t]*+[^\s\]])[^\[\]\\|\n]++\]:[ \t]*+(?:https?://[!#$%*-;=?-\[\]-{}~]++|[A-Za-z0-9_./#?=-]++)"
+    r"\[(?=[ \t]*+[^\s\]])[^\[\]\\|\n]++\]:[ \t]*+(?:https?://[!#$%&*-;=?-\[\]-{}~]++|[A-Za-z0-9_./#?=-]++)"
     r"(?:[ \t]++\"[^\"\\|\n]*+\")?+[ \t]*+\n(?![ \t]*+[\"'(])"
 )
+_CODE = re.compile(rf"(?:{_BLANKS}*+(?: {{4}}| {{0,3}}\t)[ \t]*+[^ \t\n]{_REST})++")
+_INDENT = re.compile(r" *+")
 _FILLED = re.compile(r"(?:[ \t]*+[^ \t\n][^\n]*+\n)++")
 _NO_LINE = ""
+_INDENTED = frozenset("#`~-*+0123456789")
 _MAY_DELIMIT = re.compile(r"[ \t]*+[-|:]")
 _SPACE = re.compile(rf"{_BLANKS}++")
 
@@ -113,7 +119,7 @@ class PlainBlocks:
         self._joined = joined
         self._no_list_before = 0
         """Where lists are not looked for again, so that nothing is looked through twice."""
-        self._finders: dict[str, Callable[[int], Found]] = {
+        self._finders: Mapping[str, Callable[[int], Found]] = {
             "#": self._heading,
             "`": self._fence,
             "~": self._fence,
@@ -125,7 +131,8 @@ class PlainBlocks:
             "-": self._bullets,
             "*": self._bullets,
             "+": self._bullets,
-            "\t": self._unknown,
+            "\t": self._code,
+            " ": self._indented,
         } | dict.fromkeys("0123456789", self._numbers)
 
     def at(self, start: int) -> Found:
@@ -137,8 +144,21 @@ class PlainBlocks:
         found = _SPACE.match(self._text, start)
         return found.end() if found else start
 
-    def _unknown(self, _start: int) -> Found:
-        return None
+    def _indented(self, start: int) -> Found:
+        found = _INDENT.match(self._text, start)
+        first = found.end() if found else start
+        sign = self._text[first]
+        if first - start >= 4 or sign == "\t":
+            return self._code(start)
+        if sign in _INDENTED:
+            return self._finders[sign](start)
+        return self._paragraph(start)
+
+    def _code(self, start: int) -> Found:
+        found = _CODE.match(self._text, start)
+        if found is None:
+            return None
+        return Block(BlockKind.CODE, start, found.end(), 0, "", "", self._code_lines), found.end()
 
     def _paragraph(self, start: int, pattern: re.Pattern[str] = _PARAGRAPH) -> Found:
         found = pattern.match(self._text, start)
@@ -214,7 +234,7 @@ class PlainBlocks:
             self._no_list_before = run
             return None
         parts: Parts | Callable[[Block], Parts] | None = self._flat_items
-        if _NESTED.search(text, start, end):
+        if found["lead"] or _NESTED.search(text, start, end):
             parts = self._parts(start, end)
         if parts is None:
             self._no_list_before = run
@@ -236,10 +256,13 @@ class PlainBlocks:
     def _parts(self, start: int, end: int) -> Parts | None:
         """Where items and their paragraphs begin; None where a line may be of another list, or code."""
         text = self._text
-        parts = []
-        items: list[tuple[int, str]] = []
+        first = _FIRST_PART.match(text, start, end)
+        if first is None:
+            return None
+        parts = [(start, 3)]
+        items = [(first.end() - start, first["bullet"] or first["point"])]
         # Of each item that is open: the column of its content, and the sign of its list.
-        for found in _PART.finditer(text, start, end):
+        for found in _PART.finditer(text, first.end(), end):
             below = found["paragraph"] or found["in"]
             if below is not None:
                 column = len(below)
@@ -263,10 +286,11 @@ class PlainBlocks:
                     last = items.pop()
                 if column - (items[-1][0] if items else 0) >= 4 or (not items and last[1] != sign):
                     return None
-            items.append((found.end() - found.start(), sign))
+            begins = found.start("indent")
+            items.append((found.end() - begins, sign))
             if len(items) > _MAX_DEPTH:
                 return None
-            parts.append((found.start(), max(1, 4 - len(items))))
+            parts.append((begins, max(1, 4 - len(items))))
         return tuple(parts)
 
     def _table(self, start: int) -> Found:
