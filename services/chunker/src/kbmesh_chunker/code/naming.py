@@ -37,8 +37,8 @@ def name_of(text: str, node: tree_sitter.Node, *, simply: bool = False) -> str:
         return _text(text, named) if target in {"", "self"} else f"{target}.{_text(text, named)}"
     if node_type in {"function_definition", "inline_method_definition"} and named is None:
         declarator = node.child_by_field_name("declarator")
-        name = _declared(text, declarator)
-        if name.isupper() and node.child_by_field_name("type") is None:
+        name = declared_name(text, declarator)
+        if name.isupper() and node.child_by_field_name("type") is None and _is_macro(declarator):
             # A macro makes the function: `TEST(Cart, IsEmpty) { ... }`.
             return _text(text, declarator)
         return name
@@ -70,6 +70,17 @@ def assigned_name(written: str) -> str:
     return written.replace(".prototype.", ".").removeprefix("this.")
 
 
+def _is_macro(declarator: tree_sitter.Node | None) -> bool:
+    """Whether what looks like the parameters of a function are names alone, as a macro has them."""
+    listed = declarator.child_by_field_name("parameters") if declarator is not None else None
+    if listed is None or not listed.named_child_count:
+        return False
+    return all(
+        child.type == "parameter_declaration" and child.child_by_field_name("declarator") is None
+        for child in listed.named_children
+    )
+
+
 def _text(text: str, node: tree_sitter.Node | None) -> str:
     if node is None:
         return ""
@@ -82,7 +93,7 @@ def _without_arguments(name: str) -> str:
     return name.partition("<")[0].partition("[")[0].strip().removeprefix("&").strip()
 
 
-def _declared(text: str, node: tree_sitter.Node | None) -> str:
+def declared_name(text: str, node: tree_sitter.Node | None) -> str:
     """The name within a declarator of C: `*(*name(int a))[3]`."""
     for _ in range(32):
         if node is None or node.type not in _DECLARATORS:

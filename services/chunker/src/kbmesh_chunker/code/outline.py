@@ -5,19 +5,19 @@ from collections.abc import Iterator, Sequence
 
 import tree_sitter
 
+from kbmesh_chunker.code.assignment import AROUND_VALUES, FUNCTIONS, assigned, called_function, given_function
 from kbmesh_chunker.code.definition import Definition
-from kbmesh_chunker.code.naming import assigned_name, name_of
+from kbmesh_chunker.code.naming import declared_name, name_of
 from kbmesh_chunker.code.syntax import Meaning, Role, Syntax
 
 MAX_DEPTH = 40
 """Definitions that are nested deeper are not looked for."""
 
-_TRAILING = re.compile(r"[ \t]*[;,](?=[ \t]*(?:[\r\n/#}]|$))")
+_TRAILING = re.compile(r"[ \t]*[;,]")
 _ONE = Meaning(role=Role.FUNCTION, kind="function")
-_FUNCTIONS = {
-    "arrow_function", "function_expression", "generator_function", "anonymous_function", "lambda_literal",
-}  # fmt: skip
-_AROUND_VALUES = {"parenthesized_expression", "as_expression", "satisfies_expression", "await_expression"}
+_MOST_OVERLOADED = 2_000
+"""Characters of a function with its signatures. Those before them stand for themselves."""
+_DECLARATIONS = {"lexical_declaration", "variable_declaration"}
 _BODIES = {
     "class_body", "enum_class_body", "function_body", "declaration_list", "block", "field_declaration_list",
     "compound_statement", "accessor_list", "statement_block", "enumerator_list",
@@ -91,7 +91,25 @@ class Outline:
                 closed = _TRAILING.match(text, end, end + 64)
                 if closed is not None:
                     found[-1].end = previous_end = closed.end()
+            if before and found[-1].name == found[before - 1].name and len(found) == before + 1:
+                self._gather_overloads(found)
         return found
+
+    def _gather_overloads(self, found: list[Definition]) -> None:
+        """Puts the signatures of a function that has several before it, as what is written above it."""
+        text, last = self._text, found[-1]
+        if last.role is not Role.FUNCTION or _is_overload(text, last):
+            return
+        first = len(found) - 1
+        while (
+            first
+            and found[first - 1].name == last.name
+            and _is_overload(text, found[first - 1])
+            and last.end - found[first - 1].start <= _MOST_OVERLOADED
+        ):
+            first -= 1
+        last.start = found[first].start
+        del found[first:-1]
 
     def _understand(
         self, node: tree_sitter.Node, meaning: Meaning, begin: int, path: str, depth: int, in_class: bool
@@ -250,7 +268,10 @@ class Outline:
         """A name and the function, class or object that it is given."""
         node = declared or outer
         members: list[Definition] | None = None
-        name, value = self._assigned(node)
+        if node.type in _DECLARATIONS and node.named_child_count > 1:
+            yield from self._group(outer, node, begin, path, depth, in_class)
+            return
+        name, value = assigned(self._text, node)
         if value is None:
             return
         direct = self._meanings.get(value.kind_id)
@@ -259,25 +280,32 @@ class Outline:
             yield from self._define(outer, value, direct, begin, path, depth, in_class)
             return
         for _ in range(4):
-            if value.type not in _AROUND_VALUES or not value.named_child_count:
+            if value.type not in AROUND_VALUES or not value.named_child_count:
                 break
             value = value.named_child(0)
         kind = value.type
-        if kind in _FUNCTIONS or kind == "getter":
+        if kind in FUNCTIONS or kind == "getter":
             holder = node if kind == "getter" else value
             label = "method" if in_class else "property" if kind == "getter" else "function"
             meaning = Meaning(role=Role.FUNCTION, kind=label)
+        elif kind == "var_spec_list":
+            yield from self._group(outer, value, begin, path, depth, in_class)
+            return
         elif kind in {"class", "object", "object_creation_expression"}:
             holder, meaning = value, Meaning(role=Role.CLASS, kind="class" if kind == "class" else "object")
             if kind != "class":
+                body = _anonymous_body(value)
+                if not name:
+                    yield from self._group(outer, body, begin, path, depth, True)
+                    return
                 below = f"{path}{self._syntax.separator}{name}" if path and name else path or name
-                members = self._scan(value, below, depth - 1, in_class=True)
+                members = self._scan(body, below, depth - 1, in_class=True)
                 if not members:
                     return
         elif kind in {"call_expression", "call", "member_call_expression"}:
-            function = _given_function(value)
+            function = given_function(value)
             if not name or function is None:
-                if function is not None or _called_function(value) is not None:
+                if function is not None or called_function(value) is not None:
                     yield from self._group(outer, value, begin, path, depth, in_class)
                 return
             holder = function
@@ -289,46 +317,6 @@ class Outline:
         else:
             return
         yield from self._define(outer, holder, meaning, begin, path, depth, in_class, name=name, members=members)
-
-    def _assigned(self, node: tree_sitter.Node) -> tuple[str, tree_sitter.Node | None]:
-        """The name and the value of an assignment. The name is empty where a value stands alone."""
-        text = self._text
-        match node.type:
-            case "lexical_declaration" | "variable_declaration":
-                for child in node.named_children:
-                    value = child.child_by_field_name("value")
-                    named = child.child_by_field_name("name")
-                    if value is not None and named is not None and named.type == "identifier":
-                        return text[named.start_byte : named.end_byte], value
-                return "", None
-            case "expression_statement" | "assignment":
-                if not node.named_child_count:
-                    return "", None
-                child = node if node.type == "assignment" else node.named_child(0)
-                left, right = child.child_by_field_name("left"), child.child_by_field_name("right")
-                if child.type in {"assignment_expression", "assignment"} and left is not None and right is not None:
-                    return assigned_name(text[left.start_byte : left.end_byte]), right
-                return "", child
-            case "call":
-                given = node.child_by_field_name("arguments")
-                if given is not None and given.named_child_count == 1:
-                    only = given.named_child(0)
-                    if only is not None and only.type in {"method", "singleton_method"}:
-                        return "", only
-                return "", node if node.child_by_field_name("block") is not None else None
-            case "property_declaration":
-                value = next(
-                    (child for child in node.named_children if child.type in {"getter", "lambda_literal"}), None
-                )
-                return (name_of(text, node), value) if value is not None else ("", None)
-            case _:
-                named = (
-                    node.child_by_field_name("property")
-                    or node.child_by_field_name("name")
-                    or node.child_by_field_name("key")
-                )
-                name = text[named.start_byte : named.end_byte].strip("\"'`") if named is not None else ""
-                return name, node.child_by_field_name("value")
 
     def _typedef(
         self,
@@ -343,6 +331,11 @@ class Outline:
         held = node.child_by_field_name("type")
         meaning = self._meanings.get(held.kind_id) if held is not None else None
         if held is None or meaning is None or meaning.role is not Role.CLASS:
+            declared = node.child_by_field_name("declarator")
+            value = declared.child_by_field_name("value") if declared is not None else None
+            if value is not None and value.type == "lambda_expression":
+                name = declared_name(self._text, declared)
+                yield from self._define(outer, value, _ONE, begin, path, depth, False, name=name)
             return
         if held.child_by_field_name("body") is None:
             return
@@ -400,6 +393,23 @@ def body_of(node: tree_sitter.Node) -> tree_sitter.Node | None:
     return body
 
 
+def _is_overload(text: str, definition: Definition) -> bool:
+    """Whether it is a signature whose body stands in a function below it."""
+    if definition.holder.type in {"function_signature", "method_signature"}:
+        return True
+    return definition.node.type == "decorated_definition" and "overload" in text[definition.start : definition.head]
+
+
+def _anonymous_body(creation: tree_sitter.Node) -> tree_sitter.Node:
+    """What has the members of a class without a name, where an object of it is made."""
+    for child in creation.named_children:
+        if child.type in _BODIES:
+            return child
+        if child.type == "anonymous_class":
+            return body_of(child) or child
+    return creation
+
+
 def _errors(root: tree_sitter.Node) -> list[tuple[int, int]]:
     """The outermost nodes of a tree that stand for what is wrong."""
     errors: list[tuple[int, int]] = []
@@ -411,26 +421,3 @@ def _errors(root: tree_sitter.Node) -> list[tuple[int, int]]:
         else:
             waiting.extend(child for child in reversed(node.children) if child.has_error)
     return errors
-
-
-def _given_function(call: tree_sitter.Node) -> tree_sitter.Node | None:
-    """The function among the arguments of a call, or the block that is given to it."""
-    block = call.child_by_field_name("block")
-    if block is not None:
-        return block
-    arguments = call.child_by_field_name("arguments")
-    if arguments is None or arguments.type != "arguments":
-        return None
-    for child in arguments.named_children[:8]:
-        if child.type in _FUNCTIONS:
-            return child
-    return None
-
-
-def _called_function(call: tree_sitter.Node) -> tree_sitter.Node | None:
-    """The function that is called where it is written, as `(function () { ... })()`."""
-    function = call.child_by_field_name("function")
-    if function is not None and function.type == "parenthesized_expression" and function.named_child_count:
-        inner = function.named_child(0)
-        return inner if inner is not None and inner.type in _FUNCTIONS else None
-    return None

@@ -18,6 +18,8 @@ _SHORT = 60
 _MOST_WRITTEN = 1_000
 _MOST_PARAMETERS = 32
 _LOOK = 2_000
+_FEW = 32
+_ATTRIBUTES = frozenset({"attribute_list", "attribute_item", "decorator", "annotation", "marker_annotation"})
 _NAME = re.compile(r"\w+")
 _MARKS = re.compile(r"^[ \t]*(?:/\*\*?|\*/|\*|//[/!]?|#|--)?[ \t]?", re.MULTILINE)
 _ATTRIBUTE = re.compile(r"^[ \t]*(?:#?\[|@).*$", re.MULTILINE)
@@ -55,7 +57,7 @@ def doc_sentence(text: str, definition: Definition) -> str:
 
 def _written(text: str, definition: Definition) -> str:
     body = body_of(definition.holder)
-    head = definition.head
+    head = max(definition.head, _after_attributes(definition))
     if body is None:
         written = text[head : min(definition.end, head + 400)].lstrip().partition("\n")[0]
     else:
@@ -65,6 +67,21 @@ def _written(text: str, definition: Definition) -> str:
         end = body.start_byte if before is None else before.end_byte
         written = text[head : min(max(end, head), head + _MOST_WRITTEN)]
     return " ".join(written.split()).rstrip(" {")
+
+
+def _after_attributes(definition: Definition) -> int:
+    """Where a definition begins behind its attributes, annotations and decorators, which are long and say less than
+    its name; 0 where it has none."""
+    place = 0
+    for node in dict.fromkeys((definition.node, definition.holder)):
+        for child in node.named_children[:_FEW]:
+            if child.type in _ATTRIBUTES:
+                place = child.end_byte
+            elif child.type == "modifiers":
+                place = max((one.end_byte for one in child.named_children if one.type in _ATTRIBUTES), default=place)
+            elif "comment" not in child.type:
+                break
+    return place
 
 
 def _parameters(text: str, holder: tree_sitter.Node) -> list[str] | None:

@@ -96,7 +96,7 @@ _JAVASCRIPT = _Rules(
     wrappers="export_statement ambient_declaration",
     aliases="type_alias_declaration=type",
     values="lexical_declaration variable_declaration expression_statement field_definition public_field_definition "
-    "pair",
+    "pair variable_declarator",
     passages="statement_block else_clause catch_clause finally_clause arguments parenthesized_expression "
     "switch_body switch_case switch_default unary_expression return_statement",
     comments="comment html_comment",
@@ -126,6 +126,7 @@ _RULES: Mapping[str, _Rules] = {
         groups="if_statement try_statement for_statement while_statement with_statement match_statement",
         wrappers="decorated_definition",
         aliases="type_alias_statement=type",
+        values="expression_statement",
         passages="block else_clause elif_clause except_clause finally_clause case_clause",
         blocks="block module dictionary list argument_list",
     ),
@@ -135,6 +136,7 @@ _RULES: Mapping[str, _Rules] = {
     "go": _Rules(
         functions="function_declaration method_declaration=method method_elem=method",
         groups="if_statement for_statement expression_switch_statement type_switch_statement select_statement",
+        values="var_declaration var_spec",
         passages="block statement_list",
         blocks="statement_list field_declaration_list interface_type const_declaration var_declaration literal_value "
         "import_spec_list source_file",
@@ -146,6 +148,7 @@ _RULES: Mapping[str, _Rules] = {
         "compact_constructor_declaration=constructor annotation_type_element_declaration=method",
         classes="class_declaration=class interface_declaration=interface enum_declaration=enum "
         "record_declaration=record annotation_type_declaration=annotation",
+        values="field_declaration",
         passages="enum_body_declarations",
         comments="line_comment block_comment",
         blocks="block class_body interface_body enum_body annotation_type_body constructor_body switch_block "
@@ -157,6 +160,7 @@ _RULES: Mapping[str, _Rules] = {
         spaces="mod_item=module",
         groups="foreign_mod_item",
         aliases="type_item=type",
+        values="const_item static_item",
         passages="declaration_list",
         comments="line_comment block_comment",
         leads="attribute_item",
@@ -176,6 +180,7 @@ _RULES: Mapping[str, _Rules] = {
         groups="preproc_if",
         wrappers="global_statement",
         aliases="delegate_declaration=delegate",
+        values="field_declaration",
         passages="preproc_else preproc_elif declaration_list",
         blocks="block declaration_list enum_member_declaration_list switch_body switch_section accessor_list "
         "initializer_expression compilation_unit",
@@ -193,7 +198,7 @@ _RULES: Mapping[str, _Rules] = {
         classes="class_declaration=class interface_declaration=interface trait_declaration=trait enum_declaration=enum",
         spaces="namespace_definition=namespace",
         groups="if_statement",
-        values="expression_statement",
+        values="expression_statement return_statement",
         passages="compound_statement else_clause else_if_clause colon_block",
         blocks="compound_statement declaration_list enum_declaration_list switch_block case_statement "
         "array_creation_expression colon_block program",
