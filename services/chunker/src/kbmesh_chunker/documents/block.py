@@ -21,7 +21,7 @@ class BlockKind(StrEnum):
 
 
 class Block(NamedTuple):
-    """A block that stands in no other. Positions are code points of the whole text, ends are exclusive."""
+    """A block. Positions are code points of the whole text, ends are exclusive."""
 
     kind: BlockKind
     start: int
@@ -36,9 +36,17 @@ class Block(NamedTuple):
     """What `inner` is, or who finds it: most blocks are never cut."""
     header_end: int = 0
     """Of a table: where its first row after the header and the delimiter row starts."""
+    within: "tuple[Block, ...] | Callable[[Block], tuple[Block, ...]]" = ()
+    """What `nested` is, or who finds it."""
 
     @property
     def inner(self) -> Parts:
         """Where its parts start and how welcome a cut is there."""
         parts = self.parts
         return parts if isinstance(parts, tuple) else parts(self)
+
+    @property
+    def nested(self) -> "tuple[Block, ...]":
+        """Of a list or a quote: the tables and the code that stand in it, in order. They begin and end with lines."""
+        within = self.within
+        return within if isinstance(within, tuple) else within(self)

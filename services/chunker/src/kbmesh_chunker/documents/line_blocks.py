@@ -13,6 +13,8 @@ from kbmesh_chunker.documents.block_scanner import BlockToken
 from kbmesh_chunker.documents.commonmark import BlockParser
 from kbmesh_chunker.documents.heading_title import heading_title
 
+_SOLID = {commonmark.TABLE, "fence", "code_block"}
+
 
 class LineBlocks:
     """The lines of body[start:size], each of which ends with a line feed, and the blocks that they make."""
@@ -30,26 +32,12 @@ class LineBlocks:
 
     def blocks(self, position: int) -> Iterator[Block]:
         """The block that begins with the line at `position`, and some that follow it."""
-        for tokens in self._tokens(position):
-            block = _block(self._body, tokens, self._starts)
-            if block is not None:
-                yield block
-
-    def within(self, position: int) -> Iterator[Block]:
-        """The tables and the code that stand within those blocks, in order."""
-        for tokens in self._tokens(position):
-            for token in tokens:
-                if token.level > 0 and token.map is not None:
-                    first, last = token.map
-                    block = _solid(self._body, token, first, last, self._starts)
-                    if block is not None:
-                        yield block
-
-    def _tokens(self, position: int) -> Iterator[Sequence[BlockToken | Token]]:
         line = bisect_right(self._starts, position) - 1
         for tokens, after in self._parser.blocks(line):
             self.after = self._starts[after]
-            yield tokens
+            block = _block(self._body, tokens, self._starts)
+            if block is not None:
+                yield block
 
 
 def _block(body: str, tokens: Sequence[BlockToken | Token], lines: "array[int]") -> Block | None:
@@ -67,13 +55,24 @@ def _block(body: str, tokens: Sequence[BlockToken | Token], lines: "array[int]")
         case "heading_open":
             return Block(BlockKind.HEADING, start, end, int(token.tag[1:]), heading_title(tokens[1].content))
         case "bullet_list_open" | "ordered_list_open":
-            return Block(kind=BlockKind.LIST, start=start, end=end, parts=tuple(_parts(tokens, lines)))
+            kind = BlockKind.LIST
         case "blockquote_open":
-            return Block(kind=BlockKind.QUOTE, start=start, end=end, parts=tuple(_parts(tokens, lines)))
+            kind = BlockKind.QUOTE
         case "paragraph_open":
             return Block(kind=BlockKind.PARAGRAPH, start=start, end=end)
         case _:
             return Block(kind=BlockKind.OTHER, start=start, end=end)
+    within = tuple(_within(body, tokens, lines))
+    return Block(kind, start, end, parts=tuple(_parts(tokens, lines)), within=within)
+
+
+def _within(body: str, tokens: Sequence[BlockToken | Token], lines: "array[int]") -> Iterator[Block]:
+    for token in tokens:
+        if token.type in _SOLID and token.map is not None:
+            first, last = token.map
+            block = _solid(body, token, first, last, lines)
+            if block is not None:
+                yield block
 
 
 def _solid(body: str, token: BlockToken | Token, first: int, last: int, lines: "array[int]") -> Block | None:

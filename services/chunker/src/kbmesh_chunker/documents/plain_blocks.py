@@ -71,6 +71,7 @@ _NESTED = re.compile(rf"\n(?: ++(?:{_MARK} |```)|[ \t]*+\n )")
 _ITEM_MARK = r"(?P<indent> *+)(?:(?P<bullet>[-*+])|(?P<number>[0-9]{1,9})(?P<point>[.)])) +(?=\S)"
 _FIRST_PART = re.compile(_ITEM_MARK)
 _PART = re.compile(rf"\n(?:{_ITEM_MARK}|[ \t]*+\n(?P<paragraph> ++)(?!{_MARK} |```)(?=\S)|{_ITEM_FENCE})")
+_FENCE_IN_LIST = re.compile(rf"\n{_ITEM_FENCE}")
 _MAX_DEPTH = 6
 _MOST_LINES = re.compile(rf"(?:[^\n]*+\n){{{MAX_BLOCK_LINES}}}")
 _ITEM_SIGN = re.compile(r"^[-*+0-9]", re.MULTILINE)
@@ -240,7 +241,19 @@ class PlainBlocks:
             self._no_list_before = run
             return None
         end = self.skip_empty(end)
-        return Block(BlockKind.LIST, start, end, 0, "", "", parts), end
+        return Block(BlockKind.LIST, start, end, 0, "", "", parts, 0, self._item_fences), end
+
+    def _item_fences(self, block: Block) -> tuple[Block, ...]:
+        text, start, end = self._text, block.start, block.end
+        if text.find("```", start, end) < 0:
+            return ()
+        found = []
+        for fence in _FENCE_IN_LIST.finditer(text, start, end):
+            info = text[fence.end("in") + 3 : text.index("\n", fence.end("in"))].split(maxsplit=1)
+            language = info[0] if info else ""
+            closed = min(fence.end() + 1, end)
+            found.append(Block(BlockKind.CODE, fence.start("in"), closed, 0, "", language, self._code_lines))
+        return tuple(found)
 
     def _flat_items(self, block: Block) -> Parts:
         return tuple([(found.start(), 3) for found in _FLAT_ITEM.finditer(self._text, block.start, block.end)])

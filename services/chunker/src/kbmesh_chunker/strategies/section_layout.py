@@ -6,13 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from kbmesh_chunker.breaks import PARTING, Breaks
-from kbmesh_chunker.documents.block import Block, BlockKind
-from kbmesh_chunker.documents.nested_blocks import nested_blocks, table_header
+from kbmesh_chunker.documents.block import Block, BlockKind, Parts
+from kbmesh_chunker.documents.table_header import table_header
 
 _NEXT_BLOCK = 4
 _LEADS_ON = (":", "：")
 _LED_TO = {BlockKind.LIST, BlockKind.CODE, BlockKind.TABLE, BlockKind.QUOTE}
-_CONTAINERS = {BlockKind.LIST, BlockKind.QUOTE}
 
 
 class Table(NamedTuple):
@@ -68,7 +67,7 @@ class SectionLayout:
         self.end = end
         self.headings = headings
         self.blocks = blocks
-        self.nested = [inner for block in blocks if block.kind in _CONTAINERS for inner in nested_blocks(text, block)]
+        self.nested = [inner for block in blocks for inner in block.nested]
         self._starts = array("Q", (block.start for block in blocks))
         self._nested_starts = array("Q", (block.start for block in self.nested))
 
@@ -105,35 +104,53 @@ def breaks_of(text: str, layouts: Sequence[SectionLayout]) -> Breaks:
     seals: list[tuple[int, int]] = []
     solids: list[tuple[int, int]] = []
     for layout in layouts:
-        _add_blocks(text, layout, breaks, seals)
-        for block in layout.nested:
-            breaks.append((block.start, 1))
-            breaks.extend(block.inner)
-        for block in (*layout.blocks, *layout.nested):
-            if block.kind is BlockKind.TABLE:
-                seals.append((block.start, block.header_end))
-                solids.append((block.start, block.end))
-            elif block.kind is BlockKind.CODE and (inner := block.inner):
-                # The fences stay with the lines beside them.
-                seals.append((block.start, inner[0][0]))
-                seals.append((inner[-2][0] if len(inner) > 1 else block.start, inner[-1][0]))
-                solids.append((block.start, block.end))
-    return Breaks(breaks, seals, sorted(solids))
+        blocks = layout.blocks
+        last = len(blocks) - 1
+        for index, block in enumerate(blocks):
+            kind, start = block.kind, block.start
+            if kind is BlockKind.HEADING:
+                breaks.append((start, PARTING))
+                following = blocks[index + 1].start if index < last else layout.end
+                if following < len(text):
+                    seals.append((start, following))
+                continue
+            breaks.append((start, _NEXT_BLOCK))
+            if kind is BlockKind.PARAGRAPH:
+                if index < last and _leads_on(text, block, blocks[index + 1]):
+                    seals.append((block.end - 1, blocks[index + 1].start))
+                continue
+            inner = block.inner
+            _hold(block, inner, seals, solids)
+            if nested := block.nested:
+                inner = _with_nested(inner, nested, seals, solids)
+            breaks.extend(inner[1:] if inner and inner[0][0] <= start else inner)
+    return Breaks(breaks, seals, solids)
 
 
-def _add_blocks(text: str, layout: SectionLayout, breaks: list[tuple[int, int]], seals: list[tuple[int, int]]) -> None:
-    blocks = layout.blocks
-    last = len(blocks) - 1
-    for index, block in enumerate(blocks):
-        kind = block.kind
-        breaks.append((block.start, PARTING if kind is BlockKind.HEADING else _NEXT_BLOCK))
-        breaks.extend(block.inner)
-        if kind is BlockKind.HEADING:
-            following = blocks[index + 1].start if index < last else layout.end
-            if following < len(text):
-                seals.append((block.start, following))
-        elif kind is BlockKind.PARAGRAPH and index < last and _leads_on(text, block, blocks[index + 1]):
-            seals.append((block.end - 1, blocks[index + 1].start))
+def _hold(block: Block, inner: Parts, seals: list[tuple[int, int]], solids: list[tuple[int, int]]) -> None:
+    """Adds what may not be cut in a table or in code, and that pieces of them do not overlap."""
+    if block.kind is BlockKind.TABLE:
+        seals.append((block.start, block.header_end))
+    elif block.kind is BlockKind.CODE and inner:
+        # The fences stay with the lines beside them.
+        seals.append((block.start, inner[0][0]))
+        seals.append((inner[-2][0] if len(inner) > 1 else block.start, inner[-1][0]))
+    else:
+        return
+    solids.append((block.start, block.end))
+
+
+def _with_nested(
+    inner: Parts, nested: Sequence[Block], seals: list[tuple[int, int]], solids: list[tuple[int, int]]
+) -> Parts:
+    """The breaks of a list or a quote with those of the tables and the code in it."""
+    strengths = dict(inner)
+    for block in nested:
+        lines = block.inner
+        _hold(block, lines, seals, solids)
+        for position, strength in ((block.start, 1), *lines):
+            strengths[position] = max(strength, strengths.get(position, 0))
+    return tuple(sorted(strengths.items()))
 
 
 def _leads_on(text: str, block: Block, following: Block) -> bool:
