@@ -23,6 +23,7 @@ _SECONDS = 2.0
 _SECONDS_PER_CHARACTER = 1e-6
 """What the processor may take besides: there is text of which each step takes longer than the one before. Ordinary code
 takes a sixth of the second of these and nothing of the first."""
+_CALLS_BETWEEN_CHECKS = 8
 _PAGE = 16 * 1024
 _MOST_OPEN = 400
 """Angle brackets that are opened in one statement and not closed. Where they may enclose the arguments of a type, the
@@ -71,19 +72,25 @@ def parse(
         source = single_bytes(text)
     if language.name in _WITH_ARGUMENTS and (place := _too_many_open(source)) is not None:
         raise ParsingStopped(place)
-    effort, wrong, stopped = 0, -1, -1
+    effort, calls, wrong, stopped = 0, 0, -1, -1
     latest = clock() + _SECONDS + len(source) * _SECONDS_PER_CHARACTER
 
     def progress(offset: int, has_error: bool) -> bool:
-        nonlocal effort, wrong, stopped
+        nonlocal effort, calls, wrong, stopped
         if has_error:
             effort += _EFFORT_WITH_ERRORS
-            wrong = offset if wrong < 0 else wrong
+            if wrong < 0:
+                wrong = offset
         else:
             effort += 1
-        checkpoint()
-        allowed = min(_EFFORT, _EFFORT_AT_FIRST + offset // _CHARACTERS_PER_EFFORT)
-        if effort > allowed or clock() > latest:
+        calls += 1
+        if not calls % _CALLS_BETWEEN_CHECKS:
+            checkpoint()
+            if clock() > latest:
+                stopped = offset
+        if effort > _EFFORT_AT_FIRST and (
+            effort > _EFFORT or effort > _EFFORT_AT_FIRST + offset // _CHARACTERS_PER_EFFORT
+        ):
             stopped = offset
         return stopped >= 0
 

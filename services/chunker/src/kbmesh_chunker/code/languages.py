@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 
 from kbmesh_chunker.documents.source import TextDocument
 
@@ -186,7 +185,7 @@ def language_of(document: TextDocument) -> Language | None:
 
 
 def _by_filename(filename: str) -> Language | None:
-    name = PurePosixPath(filename.replace("\\", "/")).name.lower()
+    name = filename.replace("\\", "/").rstrip("/").rpartition("/")[2].lower()
     return _BY_FILENAME.get(name) or _BY_EXTENSION.get(name.rpartition(".")[2] if "." in name else "")
 
 

@@ -49,7 +49,7 @@ class Outline:
 
     def _scan(self, container: tree_sitter.Node, path: str, depth: int, *, in_class: bool) -> list[Definition]:
         """The definitions among the children of a node, in order."""
-        text, meanings = self._text, self._meanings
+        text, meanings, sign = self._text, self._meanings, self._syntax.sign
         found: list[Definition] = []
         if depth <= 0:
             return found
@@ -62,6 +62,9 @@ class Outline:
                 continue
             role = meaning.role
             start, end = node.start_byte, node.end_byte
+            if role is Role.VALUE and sign and text.find(sign, start, end) < 0:
+                lead, previous_end = -1, end
+                continue
             # What is between two nodes is white space and at most a mark.
             lines = text.count("\n", previous_end, start) if previous_end >= 0 else 1
             if role is Role.COMMENT or role is Role.LEAD:

@@ -100,13 +100,16 @@ class Stretches:
                 longer = self._work.context(*lines, sentence)
                 if longer.text.endswith("\n" + sentence) and longer.text.startswith(context.text):
                     context = longer
-            # Marks, of which signatures have many, are tokens of their own.
-            context = replace(context, tokens=max(context.tokens, len(_TOKEN.findall(context.text))))
+            if self._work.cap is not None:
+                # Marks, of which signatures have many, are tokens of their own.
+                context = replace(context, tokens=max(context.tokens, len(_TOKEN.findall(context.text))))
             self._contexts[key] = context
         return context
 
     def broken(self, stretch: Stretch) -> bool:
         """Whether a stretch is not what the tree made it: it holds what the grammar could not make sense of."""
+        if not self._error_starts:
+            return False
         about = stretch.about
         if stretch.whole and about is not None:
             # What is wrong within a body leaves the definition what it is.
@@ -173,6 +176,8 @@ class Stretches:
 
     def _gap(self, start: int, end: int, around: tuple[Definition, ...]) -> Iterator[Stretch]:
         """What is between definitions."""
+        if start >= end:
+            return
         begin, end = self._trim(start, end)
         if begin >= end:
             return
@@ -269,6 +274,8 @@ class Stretches:
     def _trim(self, start: int, end: int) -> tuple[int, int]:
         """text[start:end] without white space at its ends, and with no character cut in two."""
         text = self._text
+        if self._plain and start < end and text[start] > " " and text[end - 1] > " ":
+            return start, end
         if not self._plain:
             start = graphemes.ceiling(text, start)
             end = graphemes.ceiling(text, end)

@@ -64,6 +64,8 @@ class Syntax:
     """Stands between the names of a definition and of what it is in."""
     beside: bool
     """Whether the methods of a type stand beside it."""
+    sign: str
+    """Without this no value is a function or the like; empty where there is no such sign."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +85,7 @@ class _Rules:
     others: Mapping[str, Role] = field(default_factory=dict)
     separator: str = "."
     beside: bool = False
+    sign: str = ""
 
 
 _JAVASCRIPT = _Rules(
@@ -127,6 +130,7 @@ _RULES: Mapping[str, _Rules] = {
         wrappers="decorated_definition",
         aliases="type_alias_statement=type",
         values="expression_statement",
+        sign="lambda",
         passages="block else_clause elif_clause except_clause finally_clause case_clause",
         blocks="block module dictionary list argument_list",
     ),
@@ -281,6 +285,7 @@ def syntax_of(language: Language) -> Syntax:
         functions=frozenset(functions),
         separator=rules.separator,
         beside=rules.beside,
+        sign=rules.sign,
     )
 
 
