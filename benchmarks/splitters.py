@@ -1,6 +1,5 @@
 """What is measured: kbmesh's chunker, and what a splitter of another library looks like here."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -69,12 +68,10 @@ class KbmeshSplitter:
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1)
-        self._loop = asyncio.new_event_loop()
         self._chunker = Chunker(limits=ReadingLimits(), counter=None, executor=self._executor)
 
     def close(self) -> None:
-        """Ends its thread and its loop."""
-        self._loop.close()
+        """Ends its thread."""
         self._executor.shutdown()
 
     def splitter(self, strategy: Strategy, sizes: Sizes) -> Splitter:
@@ -88,7 +85,7 @@ class KbmeshSplitter:
             read = type_by_name(file.name) in TEXT_READERS or file.name.endswith(".json")
             kind = media_type or ("text/plain" if read else "")
             source = SourceDocument(content=file.text, media_type=kind, filename="" if kind else file.name)
-            return self._loop.run_until_complete(self._chunker.chunk(source, request, deadline=None))
+            return self._chunker.chunk_here(source, request)
 
         def cuts(chunked: ChunkedDocument) -> list[Cut]:
             return [

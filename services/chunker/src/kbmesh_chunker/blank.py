@@ -80,6 +80,8 @@ def trim_end(text: str, start: int, end: int) -> int:
     """The end of text[start:end] without the white space that closes it."""
     if start < end and not text[end - 1].isspace():
         return end
+    if start + 1 < end and text[end - 1] == "\n" and not text[end - 2].isspace():
+        return end - 1
     last, width = end, _NEAR
     while last > start:
         # What is looked at grows with the white space that is found, so that a short run costs little.

@@ -7,6 +7,7 @@ from operator import lt
 
 PARTING = 5
 """A break of this strength or more begins something new: what follows does not repeat what is before it."""
+_NOWHERE = array("Q")
 
 
 class Breaks:
@@ -23,7 +24,21 @@ class Breaks:
         seals: Iterable[tuple[int, int]] = (),
         solids: Sequence[tuple[int, int]] = (),
     ) -> None:
-        given = breaks if isinstance(breaks, list) else list(breaks)
+        self._positions = self._seal_starts = self._seal_ends = self._solid_starts = self._solid_ends = _NOWHERE
+        self._strengths = b""
+        if breaks:
+            self._place(breaks if isinstance(breaks, list) else list(breaks))
+        if seals:
+            self._seal(seals)
+        if solids:
+            self._solid_starts = array("Q", (first for first, _ in solids))
+            self._solid_ends = array("Q", (last for _, last in solids))
+        self.sealing = bool(self._seal_starts)
+        """Whether there is a seal at all."""
+        self._free = self._unsealed() if self.sealing and self._strengths else self._strengths
+        """Strength of each break, 0 where a seal forbids it."""
+
+    def _place(self, given: list[tuple[int, int]]) -> None:
         positions = [position for position, _ in given]
         if not all(map(lt, positions, positions[1:])):
             strongest: dict[int, int] = {}
@@ -33,22 +48,16 @@ class Breaks:
             positions = [position for position, _ in given]
         self._positions = array("Q", positions)
         self._strengths = bytes([strength for _, strength in given])
-        self._seal_starts = array("Q")
-        self._seal_ends = array("Q")
-        for first, last in sorted(seals) if seals else ():
-            if self._seal_ends and first <= self._seal_ends[-1]:
-                self._seal_ends[-1] = max(self._seal_ends[-1], last)
+
+    def _seal(self, seals: Iterable[tuple[int, int]]) -> None:
+        starts, ends = array("Q"), array("Q")
+        for first, last in sorted(seals):
+            if ends and first <= ends[-1]:
+                ends[-1] = max(ends[-1], last)
             else:
-                self._seal_starts.append(first)
-                self._seal_ends.append(last)
-        self._solid_starts = array("Q", (first for first, _ in solids))
-        self._solid_ends = array("Q", (last for _, last in solids))
-        self.sealing = bool(self._seal_starts)
-        """Whether there is a seal at all."""
-        self._free = self._strengths
-        """Strength of each break, 0 where a seal forbids it."""
-        if self.sealing and given:
-            self._free = self._unsealed()
+                starts.append(first)
+                ends.append(last)
+        self._seal_starts, self._seal_ends = starts, ends
 
     def _unsealed(self) -> bytes:
         free = bytearray(self._strengths)

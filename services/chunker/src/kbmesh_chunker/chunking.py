@@ -161,6 +161,17 @@ class Chunker:
             # Threads cannot be ended from outside; they ask.
             progress.leave()
 
+    def chunk_here(self, source: SourceDocument, request: ConfigRequest, *, path: str = "config") -> ChunkedDocument:
+        """Chunks a document where it is called, without an event loop: for a text that needs no model to be cut.
+
+        Raises what `chunk` raises, and ValueError for a document that it would read in a process of its own or cut by
+        a model.
+        """
+        self.check(request, path=path)
+        if not self._needs_nobody(source, request):
+            raise ValueError("such a document is chunked by `chunk` alone")
+        return _run(functools.partial(self._chunk, source, request, Progress(deadline=None, at_once=True), path))
+
     def _needs_nobody(self, source: SourceDocument, request: ConfigRequest) -> bool:
         """Whether a document can be read and cut without a model and without a process that reads it."""
         models = request.strategy in {Strategy.SIMILARITY, Strategy.PROPOSITION} or bool(request.embedding_model)

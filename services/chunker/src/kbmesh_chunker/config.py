@@ -5,13 +5,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 
 from kbmesh_rpc.errors import InvalidField
 
 from kbmesh_chunker.cutter import Limits
 from kbmesh_chunker.version import CHUNKER_VERSION
 
-_SORTED_JSON = json.JSONEncoder(sort_keys=True)
 MIN_SIZE = 1
 MAX_SIZE = 100_000
 
@@ -143,18 +143,44 @@ def fingerprint(
 ) -> str:
     """SHA-256 (hex) of all that decides how a text is cut: configuration, chunker's version, model's tokens, and what
     else the strategy was made with."""
+    return _fingerprint(
+        config.strategy,
+        config.limits,
+        config.unit,
+        config.embedding_model,
+        config.allow_truncation,
+        # 1 and True are equal and are not written alike.
+        tuple((name, value, type(value)) for name, value in config.options.items()),
+        model_fingerprint if config.counts_tokens else "",
+        max_tokens if config.counts_tokens else 0,
+        tuple(made_with.items()) if made_with else (),
+    )
+
+
+@lru_cache(maxsize=256)
+def _fingerprint(
+    strategy: Strategy,
+    limits: Limits,
+    unit: SizeUnit,
+    embedding_model: str,
+    allow_truncation: bool,
+    options: tuple[tuple[str, OptionValue, type], ...],
+    model_fingerprint: str,
+    max_tokens: int,
+    made_with: tuple[tuple[str, str], ...],
+) -> str:
     decisive = {
         "version": CHUNKER_VERSION,
-        "strategy": config.strategy,
-        "size": config.limits.size,
-        "overlap": config.limits.overlap,
-        "minimum": config.limits.minimum,
-        "unit": config.unit,
-        "embedding_model": config.embedding_model,
-        "allow_truncation": config.allow_truncation,
-        "options": dict(config.options),
-        "model_fingerprint": model_fingerprint if config.counts_tokens else "",
-        "max_tokens": max_tokens if config.counts_tokens else 0,
+        "strategy": strategy,
+        "size": limits.size,
+        "overlap": limits.overlap,
+        "minimum": limits.minimum,
+        "unit": unit,
+        "embedding_model": embedding_model,
+        "allow_truncation": allow_truncation,
+        "options": {name: value for name, value, _ in options},
+        "model_fingerprint": model_fingerprint,
+        "max_tokens": max_tokens,
         **({"made_with": dict(made_with)} if made_with else {}),
     }
-    return hashlib.sha256(_SORTED_JSON.encode(decisive).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()

@@ -41,6 +41,7 @@ _WORD_BEFORE = re.compile(r"[^\W\d_](?:[\w.]*[^\W_])?$")
 _ENUMERATOR = re.compile(r"(?:^|\n)[ \t>*+-]*(?:\d{1,4}|[A-Za-z])$")
 _LOOKBACK = 24
 _NEAR = 192
+_RUN = 32
 _AHEAD = 4
 _LONG_WORD = 5
 
@@ -64,7 +65,12 @@ def script_of(text: str) -> Script:
         if (b"\x0e" in wide or b"\x17" in wide) and _UNMARKED.search(text):
             return ANY_SCRIPT
     marks = "".join(mark for mark in (".!?" if text.isascii() else _MARKS) if mark in text) or "."
-    return Script(marks=marks, candidate=re.compile(rf"[{re.escape(marks)}]+[{_CLOSERS}]*"))
+    if not _CLOSED_MARKS.isdisjoint(marks):
+        return Script(marks=marks, candidate=re.compile(rf"[{re.escape(marks)}]+[{_CLOSERS}]*"))
+    # Without a mark that ends a sentence wherever it stands, white space must follow. What is longer than a run is no
+    # end before its last marks, so that a million of them are not looked through from each one.
+    ending = rf"[{re.escape(marks)}]{{1,{_RUN}}}+[{_CLOSERS}]{{0,{_RUN}}}+(?=\s|\Z)"
+    return Script(marks=marks, candidate=re.compile(ending))
 
 
 def sentence_ends(text: str, start: int, end: int, script: Script = ANY_SCRIPT) -> Iterator[int]:

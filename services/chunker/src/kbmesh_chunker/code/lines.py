@@ -1,7 +1,7 @@
 """Where code may be cut whose structure is not known: between its lines."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from kbmesh_chunker.breaks import Breaks
 
@@ -69,18 +69,23 @@ class _LazyLineBreaks(Breaks):
     def __init__(self, text: str, seals: Iterable[tuple[int, int]]) -> None:
         super().__init__((), seals)
         self._text = text
+        self._barren = (1, 0)
+        """Within these two positions, which move on with the windows, there is no break: no line is looked at often."""
 
     def strongest(self, lowest: int, highest: int) -> int | None:
         text, sealing = self._text, self.sealing
+        lowest = self._fertile(lowest)
         low = max(0, lowest - 2)
-        inside = 0
+        found = inside = 0
         gap = text.rfind("\n\n", low, highest)
         while gap >= 0:
             start = gap + 2
-            if self._begins(start) and not (sealing and self.sealed(start)):
-                if text[start] not in " \t":
-                    return start
-                inside = inside or start
+            if self._begins(start):
+                found = start
+                if not (sealing and self.sealed(start)):
+                    if text[start] not in " \t":
+                        return start
+                    inside = inside or start
             gap = text.rfind("\n\n", low, gap + 1)
         low = max(0, lowest - 1)
         anywhere = inside
@@ -88,28 +93,50 @@ class _LazyLineBreaks(Breaks):
         while line_end >= 0:
             start = line_end + 1
             outside = text[start : start + 1] not in _INDENTS
-            if (outside or not anywhere) and self._breaks(start) and not (sealing and self.sealed(start)):
-                if outside:
-                    return start
-                anywhere = start
+            if (outside or not anywhere) and self._breaks(start):
+                found = start
+                if not (sealing and self.sealed(start)):
+                    if outside:
+                        return start
+                    anywhere = start
             line_end = text.rfind("\n", low, line_end)
+        if not found:
+            self._none_within(lowest, highest)
         return anywhere or None
 
     def first(self, lowest: int, highest: int) -> int | None:
-        return next((start for start in self._within(lowest, highest) if not self.sealed(start)), None)
+        sealing = self.sealing
+        start = self._next(self._fertile(lowest), highest)
+        while start and sealing and self.sealed(start):
+            start = self._next(start + 1, highest)
+        return start or None
 
     def any_within(self, lowest: int, highest: int) -> bool:
-        return next(self._within(lowest, highest), None) is not None
+        return self._next(self._fertile(lowest), highest) > 0
+
+    def _next(self, lowest: int, highest: int) -> int:
+        """The first break within [lowest, highest]; 0 where there is none."""
+        text = self._text
+        line_end = text.find("\n", max(0, lowest - 1), highest)
+        while line_end >= 0:
+            if self._breaks(line_end + 1):
+                return line_end + 1
+            line_end = text.find("\n", line_end + 1, highest)
+        self._none_within(lowest, highest)
+        return 0
+
+    def _fertile(self, position: int) -> int:
+        """The first position from `position` on at which a break may be."""
+        first, last = self._barren
+        return last + 1 if first <= position <= last else position
+
+    def _none_within(self, lowest: int, highest: int) -> None:
+        if lowest <= highest:
+            first, last = self._barren
+            self._barren = (first if first <= lowest <= last + 1 else lowest, highest)
 
     def at(self, position: int) -> bool:
         return position > 0 and self._text[position - 1] == "\n" and self._breaks(position)
-
-    def _within(self, lowest: int, highest: int) -> Iterator[int]:
-        line_end = self._text.find("\n", max(0, lowest - 1), highest)
-        while line_end >= 0:
-            if self._breaks(line_end + 1):
-                yield line_end + 1
-            line_end = self._text.find("\n", line_end + 1, highest)
 
     def _begins(self, start: int) -> bool:
         """Whether something begins with the line at `start`."""

@@ -206,7 +206,8 @@ def read_documents(source: SourceDocument, reading: Reading) -> Sequence[TextDoc
         if media_type and not is_text_type(media_type):
             raise UnsupportedMediaType(media_type)
         text, warnings = source.content.removeprefix(_MARK), ()
-        source = replace(source, content=text)
+        if text is not source.content:
+            source = replace(source, content=text)
         # A code point is one to four bytes, so most texts need no encoding to be seen to be small enough.
         if len(text) * 4 > reading.limits.max_document_bytes:
             check_size(len(text.encode("utf-8", "surrogatepass")), reading.limits.max_document_bytes)

@@ -27,7 +27,7 @@ _ITEM_LINE = re.compile(r"^[ \t]*(?:[-*+•·]|\d+[.)])[ \t]", re.MULTILINE)
 _ITEM = re.compile(r"[ \t]*(?:[-*+•·>|]|\d+[.)][ \t])")
 _BOLD = re.compile(r"[ \t]{0,3}(?:\*\*(?=\S)[^*\n]*[^*\s]\*\*|__(?=\S)[^_\n]*[^_\s]__)[:：]?")
 _NUMBERED = re.compile(r"[ \t]{0,3}\d{1,3}(?:\.\d{1,3})*[.)]?[ \t]+(?=\S)")
-_NO_HEADING_ENDS = tuple(".!?。！？…,;，；、|>)]}\"'`*_~:：")
+_NO_HEADING_ENDS = frozenset(".!?。！？…,;，；、|>)]}\"'`*_~:：")
 _LEADS_ON = (":", "：")
 
 
@@ -88,7 +88,7 @@ def find_paragraphs(
     seals: list[tuple[int, int]],
 ) -> tuple[int, int]:
     """Adds the breaks and seals of text[start:end]. Gives the start of its fourth last paragraph and of its last."""
-    recent = [start] * (_MOST_HEADINGS + 1)
+    fourth = third = second = previous = start
     previous_end = start
     previous_heads = previous_marked = previous_leads = False
     headings = 0
@@ -100,25 +100,22 @@ def find_paragraphs(
         breaks.append((first, PARTING if opens or marked else _NEXT_PARAGRAPH))
         if last - first > _LONG_PARAGRAPH:
             breaks.extend((item.start(), _NEXT_ITEM) for item in _ITEM_LINE.finditer(text, first + 1, last))
-        previous = recent[-1]
         heads = previous_marked or (previous_heads and not headlike and not opens and not marked)
         # Numbered lines one after the other are a list.
         if heads and not (_ITEM.match(text, previous, previous_end) and _ITEM.match(text, first, last)):
             # Of many short lines only the last can be meant as a heading.
             above = headings if headings <= _MOST_HEADINGS and not previous_marked else 1
-            seals.append((recent[-above], first))
+            seals.append(((previous, previous, second, third)[above], first))
         elif previous_leads:
             seals.append((previous_end - 1, first))
         headings = headings + 1 if headlike and not marked else 0
-        recent = [*recent[1:], first]
-        previous_end = last
-        previous_marked, previous_heads, previous_leads = (
-            marked,
-            headlike,
-            text[last - 1] in _LEADS_ON
-            or (text[last - 1].isspace() and text[max(first, last - 8) : last].rstrip().endswith(_LEADS_ON)),
+        fourth, third, second, previous = third, second, previous, first
+        previous_end, previous_marked, previous_heads = last, marked, headlike
+        closing = text[last - 1]
+        previous_leads = closing in _LEADS_ON or (
+            closing.isspace() and text[max(first, last - 8) : last].rstrip().endswith(_LEADS_ON)
         )
-    return recent[0], recent[-1]
+    return fourth, previous
 
 
 def _paragraphs(text: str, start: int, end: int, blank_lines: int) -> Iterator[tuple[int, int]]:
@@ -145,14 +142,14 @@ def _gap(text: str, blank_lines: int) -> re.Pattern[str]:
 
 def _heading(text: str, start: int, end: int, opens: bool) -> tuple[bool, bool]:
     """Of a short paragraph, whether it is a line marked as a heading, and whether it looks like one that is not."""
-    content = text[start:end].replace("\r\n", "\n").rstrip()
+    content = text[start:end].rstrip()
     if "\n" in content:
-        return content[-1] in "=-" and _SETEXT.fullmatch(content) is not None, False
+        return content[-1] in "=-" and _SETEXT.fullmatch(content.replace("\r\n", "\n")) is not None, False
     if opens:
         return True, False
     if len(content) > _HEADING_CHARACTERS:
         return False, False
-    if content.endswith(_NO_HEADING_ENDS):
+    if content[-1:] in _NO_HEADING_ENDS:
         return False, _BOLD.fullmatch(content) is not None and any(map(str.isalpha, content))
     # An item of a list is none, but a numbered line may be one.
     headlike = _ITEM.match(content) is None or _NUMBERED.match(content) is not None
