@@ -181,7 +181,7 @@ class PlainBlocks:
             return self._paragraph(start)
         marks, content = found.groups()
         end = found.end()
-        title = heading_title(without_closing(content[:-1])) if content else ""
+        title = heading_title(without_closing(content[:-1]) if "#" in content else content) if content else ""
         if not title and self._joined and (more := _untitled(marks).match(self._text, end)) is not None:
             end = more.end()
         return Block(BlockKind.HEADING, start, end, len(marks), title), end
@@ -197,7 +197,9 @@ class PlainBlocks:
         found = _FENCE.match(text, start)
         if found is None:
             return self._paragraph(start)
-        marks, info = (found["ticks"], found["info"]) if found["ticks"] else (found["waves"], found["after"])
+        ticks, info, waves, after = found.groups()
+        marks = ticks or waves
+        info = info or after
         closing = _closing(marks).search(text, found.end() - 1)
         if closing is None:
             return None
@@ -206,8 +208,11 @@ class PlainBlocks:
         return Block(BlockKind.CODE, start, end, 0, "", language, self._code_lines), end
 
     def _code_lines(self, block: Block) -> Parts:
-        start = block.start
-        lines = self._text[start : block.end - 1].split("\n")
+        text, start, last = self._text, block.start, block.end - 1
+        second = text.find("\n", start, last) + 1
+        if text.find("\n", second, last) < 0:
+            return ((second, 1),) if second else ()
+        lines = text[start:last].split("\n")
         # Those after an empty line are more welcome.
         strengths = [1 if line and not line.isspace() else 2 for line in lines]
         starts = accumulate(map(len, lines), _next_line, initial=start)

@@ -113,8 +113,10 @@ def _blocks(work: Work) -> Iterator[Block]:
 
 def _sections(work: Work, blocks: Iterable[Block]) -> Iterator[_Section]:
     max_level = int(work.options["max_heading_level"])
+    most = _most(work)
     heading = BlockKind.HEADING
     start = 0
+    above: Block | None = None
     path: tuple[Block, ...] = ()
     inside: list[Block] = []
     for count, block in enumerate(blocks):
@@ -123,20 +125,30 @@ def _sections(work: Work, blocks: Iterable[Block]) -> Iterator[_Section]:
         if block.kind is not heading or block.level > max_level:
             inside.append(block)
             continue
-        if block.start > start:
-            yield _Section(start, block.start, path, inside)
-        level = block.level
-        if path and path[-1].level >= level:
-            path = (*[above for above in path if above.level < level], block)
+        begins, level = block.start, block.level
+        if above is not None and above.end == begins and work.measure.length(start, begins) <= most:
+            # Right below another heading: that one has no text, as most that have none.
+            inside.append(block)
+        else:
+            if begins > start:
+                yield _Section(start, begins, path, inside)
+            start, inside = begins, [block]
+        if above is not None and above.level >= level:
+            path = (*[outer for outer in path if outer.level < level], block)
         else:
             path = (*path, block)
-        start, inside = block.start, [block]
+        above = block
     yield _Section(start, len(work.document.text), path, inside)
+
+
+def _most(work: Work) -> int:
+    """How long headings that nothing follows may be together to go with the next section."""
+    return max(1, work.limits.size // 2)
 
 
 def _joined(work: Work, sections: Iterator[_Section]) -> Iterator[_Section]:
     """The sections, those without a text joined to the next, and at the end to the last that has one."""
-    most = max(1, work.limits.size // 2)
+    most = _most(work)
     held: _Section | None = None
     start = -1
     blocks: list[Block] = []
@@ -166,11 +178,14 @@ def _joined(work: Work, sections: Iterator[_Section]) -> Iterator[_Section]:
 
 def _is_bare(work: Work, section: _Section) -> bool:
     """Whether a section has no text below its heading."""
-    text, blocks, end = work.document.text, section.blocks, section.end
-    if len(blocks) < 2:
-        # What has no block, as the definition of a link, is a text too.
-        body = section.headings[-1].end if section.headings else work.document.body_start
-        if body >= end or skip_blank(text, body, end) >= end:
-            return True
+    text, end = work.document.text, section.end
+    if section.headings:
+        own = section.headings[-1]
+        start, body, alone = own.start, own.end, section.blocks[-1] is own
+    else:
+        start, body, alone = section.start, work.document.body_start, len(section.blocks) < 2
+    # What has no block, as the definition of a link, is a text too.
+    if alone and (body >= end or skip_blank(text, body, end) >= end):
+        return True
     # What is punctuation alone, as a line above the first heading, is no text.
-    return substance_end(text, section.start, end) is None
+    return substance_end(text, start, end) is None
