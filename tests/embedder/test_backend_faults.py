@@ -20,7 +20,7 @@ from kbmesh_rpc.channel import open_channel
 from kbmesh_rpc.errors import Reason
 from kbmesh_rpc.server import running
 
-LIMITS = QueueLimits(queue_tokens=20)
+LIMITS = QueueLimits(queue_tokens=20, tenant_reserve=0)
 
 
 @asynccontextmanager

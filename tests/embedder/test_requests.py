@@ -67,13 +67,13 @@ async def test_too_many_texts_are_refused_and_one_too_large_fails_alone() -> Non
         assert reason(failed) is Reason.REQUEST_TOO_LARGE
         assert failed.metadata == {"field": "texts[1]", "limit": "10", "actual": "11"}
         assert matrix(response).any(axis=1).tolist() == [True, False, True]
-        # A count has no place for an error.
-        for texts, field in ((["text"] * 4, "texts"), (["text", "0123456789!"], "texts[1]")):
-            with pytest.raises(grpc.aio.AioRpcError) as failure:
-                await embedder.stub.CountTokens(pb2.CountTokensRequest(texts=texts))
-            error = from_rpc_error(failure.value, dependency="embedder")
-            assert error.reason is Reason.REQUEST_TOO_LARGE
-            assert error.metadata["field"] == field
+        counts = (await embedder.stub.CountTokens(pb2.CountTokensRequest(texts=["a text", "0123456789!"]))).counts
+        assert (counts[0].tokens, counts[0].HasField("error")) == (4, False)
+        assert reason(counts[1].error) is Reason.REQUEST_TOO_LARGE
+        assert counts[1].error.metadata == {"field": "texts[1]", "limit": "10", "actual": "11"}
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await embedder.stub.CountTokens(pb2.CountTokensRequest(texts=["text"] * 4))
+        assert from_rpc_error(failure.value, dependency="embedder").reason is Reason.REQUEST_TOO_LARGE
 
 
 async def test_a_matryoshka_size_shortens_and_renormalises(fake_embedder: Embedder) -> None:

@@ -134,7 +134,7 @@ def test_batches_of_a_draw_are_of_like_length_and_as_full_as_they_can_be(lengths
     # Who is next is in the next batch.
     firsts = [min(payload.position for payload in batch) for batch in ran]
     assert firsts == sorted(firsts)
-    by_length = sorted(ran, key=lambda batch: [payload.tokens for payload in batch])
+    by_length = sorted(ran, key=lambda batch: min((payload.tokens, payload.position) for payload in batch))
     assert [payload.tokens for batch in by_length for payload in batch] == sorted(lengths)
     for batch, following in itertools.pairwise(by_length):
         assert (len(batch) + 1) * following[0].tokens > BATCH_TOKENS

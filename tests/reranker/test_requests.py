@@ -11,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kbmesh.reranker.v1 import reranker_pb2 as pb2
 from kbmesh_reranker.backends.fake import Pair
-from kbmesh_reranker.backends.port import DocumentScore, Method, ModelDescription, Scores, Timings
+from kbmesh_reranker.backends.port import (
+    DEFAULT_READING,
+    DocumentScore,
+    Method,
+    ModelDescription,
+    Reading,
+    Scores,
+    Timings,
+)
 from kbmesh_reranker.relevance import CallLimits, rerank, sigmoid
 from kbmesh_rpc.errors import Reason
 from kbmesh_rpc.status import from_rpc_error
@@ -133,7 +141,9 @@ class Table:
     async def warm_up(self) -> None:
         return
 
-    async def score(self, query: str, documents: Sequence[str], *, deadline: float | None) -> Scores:
+    async def score(
+        self, query: str, documents: Sequence[str], *, deadline: float | None, reading: Reading = DEFAULT_READING
+    ) -> Scores:
         return Scores(
             documents=tuple(DocumentScore(score=self._scores[document]) for document in documents),
             query_tokens_cut=0,
@@ -201,3 +211,49 @@ async def test_a_flood_of_calls_is_refused_at_once_and_nothing_of_it_stays(monke
         # All of the room is there again.
         assert order(await reranker.rerank("query", ["word " * 100] * 3)) == [0, 1, 2]
     assert sum(REGISTRY.get_sample_value("kbmesh_reranker_queue_tokens", labels) or 0.0 for labels in QUEUES) == 0
+
+
+async def test_long_documents_are_read_as_the_caller_wants_them() -> None:
+    """RRK-06: windows for all of it, a cut that the receipt tells, or a refusal of that document alone."""
+    documents = ["pad " * 900 + "port", "port"]
+    async with serving(backend="fake") as reranker:
+        whole = await reranker.rerank("which port", documents)
+        assert order(whole) == [0, 1]
+        cut = await reranker.rerank("which port", documents, max_windows=1)
+        assert order(cut) == [1, 0]
+        receipt = cut.results[1].receipt
+        assert (receipt.windows, receipt.tokens + receipt.tokens_cut) == (1, 901)
+        refused = await reranker.rerank("which port", documents, max_windows=1, truncation=pb2.TRUNCATION_NONE)
+        assert order(refused) == [1, 0]
+        assert reason(refused.results[1].error) is Reason.TEXT_TOO_LONG
+        assert refused.results[1].error.metadata["tokens"] == "901"
+        for options, field in (({"max_windows": 0}, "max_windows"), ({"truncation": 9}, "truncation")):
+            error = await reranker.refusal("query", ["text"], **options)
+            assert (error.reason, error.metadata) == (Reason.INVALID_FIELD, {"field": field})
+        error = await reranker.refusal("query", ["text"], priority=9)
+        assert error.metadata == {"field": "priority"}
+
+
+async def test_a_call_has_so_many_windows_and_no_more() -> None:
+    """RRK-06: documents without end are refused one by one, and take no memory."""
+    documents = ["port " + "pad " * 1000, "cake " + "pad " * 2500, "port"]
+    async with serving(backend="fake", max_call_windows=8) as reranker:
+        response = await reranker.rerank("port", documents)
+    assert order(response) == [0, 2, 1]
+    error = response.results[2].error
+    assert reason(error) is Reason.REQUEST_TOO_LARGE
+    assert error.metadata == {"field": "documents[1]", "limit": "8", "actual": "14"}
+
+
+async def test_a_query_that_was_cut_is_told() -> None:
+    """RRK-05: the query keeps half of what the model reads, and what it loses beyond that is in the answer."""
+    async with serving(backend="fake") as reranker:
+        assert (await reranker.rerank("q " * 128, ["text"])).query_tokens_cut == 0
+        assert (await reranker.rerank("q " * 150, ["text"])).query_tokens_cut == 22
+
+
+async def test_bulk_calls_wait_in_a_lane_of_their_own() -> None:
+    before = REGISTRY.get_sample_value("kbmesh_reranker_tokens_total", {"model": "bulky", "lane": "bulk"}) or 0.0
+    async with serving(backend="fake", model="bulky") as reranker:
+        assert order(await reranker.rerank("port", ["port"], priority=pb2.PRIORITY_BULK)) == [0]
+    assert REGISTRY.get_sample_value("kbmesh_reranker_tokens_total", {"model": "bulky", "lane": "bulk"}) == before + 2

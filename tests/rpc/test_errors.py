@@ -162,6 +162,9 @@ def test_an_error_of_one_item_keeps_reason_and_metadata(error: KbmeshError) -> N
     item = errors_pb2.ItemError.FromString(to_item_error(error).SerializeToString())
     rebuilt = from_item_error(item)
     assert (type(rebuilt), rebuilt.message, rebuilt.metadata) == (type(error), error.message, error.metadata)
+    # Whole milliseconds, and never earlier than was said.
+    before, after = error.retry_after_seconds, rebuilt.retry_after_seconds
+    assert after == before if before is None or after is None else before <= after < before + 0.001
 
 
 def test_a_reason_of_a_newer_version_is_an_invalid_response() -> None:

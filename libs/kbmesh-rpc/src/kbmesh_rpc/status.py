@@ -1,5 +1,6 @@
 """Between kbmesh's errors and gRPC's statuses."""
 
+import math
 import re
 from typing import Any, NoReturn, cast
 
@@ -138,9 +139,12 @@ def from_rpc_error(error: grpc.RpcError | grpc.aio.AioRpcError, *, dependency: s
 
 def to_item_error(error: KbmeshError) -> errors_pb2.ItemError:
     """`error` as the failure of one item."""
-    return errors_pb2.ItemError(
+    item = errors_pb2.ItemError(
         reason=errors_pb2.ErrorReason.Value(error.reason.value), message=error.message, metadata=error.metadata
     )
+    if error.retry_after_seconds is not None:
+        item.retry_after_ms = math.ceil(error.retry_after_seconds * 1000)
+    return item
 
 
 def from_item_error(item: errors_pb2.ItemError, *, dependency: str = "peer") -> KbmeshError:
@@ -149,7 +153,10 @@ def from_item_error(item: errors_pb2.ItemError, *, dependency: str = "peer") -> 
         reason = Reason(errors_pb2.ErrorReason.Name(item.reason))
     except ValueError:
         return DependencyInvalidResponse(dependency, item.message or f"unknown reason {item.reason}")
-    return error_for(reason, item.message, item.metadata)
+    error = error_for(reason, item.message, item.metadata)
+    if item.HasField("retry_after_ms"):
+        error.retry_after_seconds = item.retry_after_ms / 1000
+    return error
 
 
 _MESSAGE_LIMIT = re.compile(r"(?:(CLIENT|SERVER): )?(Sent|Received) message larger than max \((\d+) vs\. (\d+)\)")

@@ -40,6 +40,9 @@ class EmbedderClient:
             raise from_rpc_error(error, dependency=EMBEDDER) from error
         if len(response.counts) != len(texts):
             raise DependencyInvalidResponse(EMBEDDER, f"{len(response.counts)} counts came back for {len(texts)} texts")
+        for count in response.counts:
+            if count.HasField("error"):
+                raise from_item_error(count.error, dependency=EMBEDDER)
         if response.max_tokens == 0:
             raise DependencyInvalidResponse(EMBEDDER, "the model's limit came back as 0 tokens")
         if any(len(count.starts) != len(count.ends) for count in response.counts):

@@ -12,7 +12,7 @@ from kbmesh_rpc.call import optional_call
 from kbmesh_rpc.errors import InvalidField, KbmeshError
 from kbmesh_rpc.status import to_item_error
 
-from kbmesh_embedder.backends.port import InputType, Priority, TextReceipt, Truncation
+from kbmesh_embedder.backends.port import InputType, Priority, TextReceipt, TokenCount, Truncation
 from kbmesh_embedder.embedding import CallLimits, EmbedOrder, check_texts, embed, oversized
 from kbmesh_embedder.encoding import Encoding, encode
 from kbmesh_embedder.metrics import count_receipts
@@ -81,12 +81,15 @@ class EmbedderServicer(embedder_pb2_grpc.EmbedderServiceServicer):
             InputType.DOCUMENT if request.input_type == pb2.INPUT_TYPE_UNSPECIFIED else _input_type(request.input_type)
         )
         check_texts(request.texts, self._limits)
-        # A count has no place for an error, so one text that is too long fails the call.
-        for error in oversized(request.texts, self._limits).values():
-            raise error
-        counts = await backend.count_tokens(request.texts, input_type=input_type, with_offsets=request.return_offsets)
+        too_large = oversized(request.texts, self._limits)
+        fitting = [text for index, text in enumerate(request.texts) if index not in too_large]
+        counted = iter(await backend.count_tokens(fitting, input_type=input_type, with_offsets=request.return_offsets))
+        counts = [
+            pb2.TokenCount(error=to_item_error(too_large[index])) if index in too_large else _count(next(counted))
+            for index in range(len(request.texts))
+        ]
         return pb2.CountTokensResponse(
-            counts=[pb2.TokenCount(tokens=count.tokens, starts=count.starts, ends=count.ends) for count in counts],
+            counts=counts,
             max_tokens=backend.description.max_tokens,
             model_fingerprint=backend.description.fingerprint,
         )
@@ -154,6 +157,10 @@ def _deadline() -> float | None:
     if call is None or call.deadline is None:
         return None
     return time.monotonic() + call.deadline.remaining()
+
+
+def _count(count: TokenCount) -> pb2.TokenCount:
+    return pb2.TokenCount(tokens=count.tokens, starts=count.starts, ends=count.ends)
 
 
 def _receipt(receipt: TextReceipt) -> pb2.Receipt:

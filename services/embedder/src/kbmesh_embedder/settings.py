@@ -32,10 +32,11 @@ class EmbedderSettings(ServerSettings):
     max_texts: int = Field(default=2048, ge=1)
     """Texts that one request may hold."""
     max_text_characters: int = Field(default=1_000_000, ge=1)
-    """Characters that one text may have. A longer one fails alone; CountTokens refuses the whole request."""
+    """Characters that one text may have. A longer one fails alone."""
     queue_tokens: int = Field(default=524_288, ge=1)
     """Tokens that may wait for a model. Beyond that, requests are refused and told when to come back; bulk requests
-    are refused at three quarters of it. What is not tokenised yet counts with an estimate."""
+    are refused at three quarters of it, and so is a tenant who holds more than an equal share. What is not tokenised
+    yet counts with an estimate."""
     draw_tokens: int = Field(default=4096, ge=1)
     """Tokens that are drawn from the queue at once, to be sorted by length."""
     batch_tokens: int = Field(default=1024, ge=1)

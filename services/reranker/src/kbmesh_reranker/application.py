@@ -93,14 +93,18 @@ async def open_backend(settings: RerankerSettings, meter: LoadMeter, name: str) 
 
 def _open_backend(settings: RerankerSettings, meter: LoadMeter, name: str) -> RerankBackend:
     limits = QueueLimits(
-        queue_tokens=settings.queue_tokens, draw_tokens=settings.draw_tokens, batch_tokens=settings.batch_tokens
+        queue_tokens=settings.queue_tokens,
+        draw_tokens=settings.draw_tokens,
+        batch_tokens=settings.batch_tokens,
+        bulk_share=settings.bulk_share,
     )
+    windows, call_windows = settings.max_windows, settings.max_call_windows
     metrics = meter.observe(name, ModelMetrics(name, batch_tokens=settings.batch_tokens))
     # Imported here, so that the one does not need what the others do.
     if settings.backend == "fake":
         from kbmesh_reranker.backends.fake import FakeBackend
 
-        return FakeBackend(name, max_windows=settings.max_windows, limits=limits, observer=metrics)
+        return FakeBackend(name, max_windows=windows, max_call_windows=call_windows, limits=limits, observer=metrics)
 
     from kbmesh_reranker.backends.late_interaction import LateInteractionBackend
     from kbmesh_reranker.backends.model_folder import OpenModel
@@ -115,5 +119,9 @@ def _open_backend(settings: RerankerSettings, meter: LoadMeter, name: str) -> Re
         threads=settings.threads,
     )
     if model.card.kind == "cross_encoder":
-        return CrossEncoderBackend(model, max_windows=settings.max_windows, limits=limits, observer=metrics)
-    return LateInteractionBackend(model, max_windows=settings.max_windows, limits=limits, observer=metrics)
+        return CrossEncoderBackend(
+            model, max_windows=windows, max_call_windows=call_windows, limits=limits, observer=metrics
+        )
+    return LateInteractionBackend(
+        model, max_windows=windows, max_call_windows=call_windows, limits=limits, observer=metrics
+    )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from kbmesh_rpc.errors import EmptyText, InferenceFailed, InvalidField, KbmeshError, RequestTooLarge
 
-from kbmesh_reranker.backends.port import DocumentScore, Method, RerankBackend, Timings
+from kbmesh_reranker.backends.port import DEFAULT_READING, DocumentScore, Method, Reading, RerankBackend, Timings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +42,14 @@ class Reranked:
     timings: Timings
 
 
-def check_request(query: str, documents: Sequence[str], top_n: int | None, limits: CallLimits) -> None:
+def check_request(
+    query: str, documents: Sequence[str], top_n: int | None, limits: CallLimits, reading: Reading = DEFAULT_READING
+) -> None:
     """Raises InvalidField, EmptyText (the query) or RequestTooLarge (the query, or too many documents)."""
     if not documents:
         raise InvalidField("documents", "at least one document is needed")
+    if reading.max_windows == 0:
+        raise InvalidField("max_windows", "must be at least 1; leave it out for the server's limit")
     if top_n == 0:
         raise InvalidField("top_n", "must be at least 1; leave it out for all")
     if not query.strip():
@@ -64,17 +68,18 @@ async def rerank(
     top_n: int | None,
     limits: CallLimits,
     deadline: float | None,
+    reading: Reading = DEFAULT_READING,
 ) -> Reranked:
     """The documents in order of relevance, or the best `top_n` of them.
 
     A blank document, one that is too long, and one for which the model gave no number, fails alone. Equal documents are
     scored once, and so have the very same score. Raises what `check_request` and the backend raise.
     """
-    check_request(query, documents, top_n, limits)
+    check_request(query, documents, top_n, limits, reading)
     model = backend.description
     fitting = (text for text in documents if text.strip() and len(text) <= limits.document_characters)
     places = {text: place for place, text in enumerate(dict.fromkeys(fitting))}
-    scores = await backend.score(query, list(places), deadline=deadline)
+    scores = await backend.score(query, list(places), deadline=deadline, reading=reading)
     results = []
     for index, document in enumerate(documents):
         place = places.get(document)
@@ -110,6 +115,9 @@ def _at(index: int, error: KbmeshError | None) -> KbmeshError | None:
     """The error with the document's place in the request, which the backend does not know."""
     if isinstance(error, EmptyText):
         return EmptyText(f"documents[{index}]")
+    if isinstance(error, RequestTooLarge):
+        limit, actual = int(error.metadata["limit"]), int(error.metadata["actual"])
+        return RequestTooLarge(field=f"documents[{index}]", limit=limit, actual=actual)
     return error
 
 

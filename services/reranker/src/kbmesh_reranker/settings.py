@@ -38,13 +38,18 @@ class RerankerSettings(ServerSettings):
     """Characters that one document may have. A longer one fails alone."""
     max_windows: int = Field(default=32, ge=1)
     """Windows in which one long document is scored. What stands beyond them is cut off, and the receipt says so."""
+    max_call_windows: int = Field(default=2048, ge=1)
+    """Windows of all documents of one request. A document that would need more of them fails alone."""
     queue_tokens: int = Field(default=524_288, ge=1)
-    """Tokens that may wait for a model. Beyond that, requests are refused and told when to come back. What is not
-    tokenised yet counts with an estimate."""
+    """Tokens that may wait for a model. Beyond that, requests are refused and told when to come back; bulk requests
+    are refused at three quarters of it, and so is a tenant who holds more than an equal share. What is not tokenised
+    yet counts with an estimate."""
     draw_tokens: int = Field(default=4096, ge=1)
     """Tokens that are drawn from the queue at once, to be sorted by length."""
     batch_tokens: int = Field(default=1024, ge=1)
     """Tokens of one run of the model, padding included. 1,024 is best on a CPU; a GPU likes more."""
+    bulk_share: float = Field(default=0.25, gt=0, lt=1)
+    """Part of a model's time that bulk requests get while interactive ones wait as well."""
 
     scaler_peers: str = ""
     """Name and port behind which all replicas stand, for KEDA's scaler, which sums their queues: that of the headless

@@ -11,12 +11,12 @@ from functools import lru_cache
 
 import numpy as np
 from kbmesh_onnx.batcher import Batcher, BatchObserver, QueueLimits
+from kbmesh_onnx.token_estimate import estimate_tokens
 from kbmesh_rpc.errors import EmptyText, KbmeshError, TextTooLong
 from numpy.typing import NDArray
 
 from kbmesh_embedder.backends.port import Embeddings, InputType, ModelDescription, Priority, TokenCount, Truncation
 from kbmesh_embedder.backends.queued import ReadyText, embed_ready, reserved
-from kbmesh_embedder.backends.tokenizing import estimate_tokens
 
 DIMENSION = 384
 MATRYOSHKA_DIMENSIONS = (256, 128, 64)

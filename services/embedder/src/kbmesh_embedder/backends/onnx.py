@@ -13,8 +13,10 @@ from kbmesh_onnx.errors import TextTooLong as TextTooLongForModel
 from kbmesh_onnx.folder import ModelCard, load_card
 from kbmesh_onnx.padding import pad
 from kbmesh_onnx.session import ModelSession
+from kbmesh_onnx.token_estimate import estimate_tokens
 from kbmesh_onnx.token_reader import TokenReader
 from kbmesh_onnx.tokenizer import ModelTokenizer, TokenizedText
+from kbmesh_onnx.tokenizing import TokenizingLane
 from kbmesh_rpc.errors import EmptyText, InvalidField, KbmeshError, TextTooLong
 from numpy.typing import NDArray
 
@@ -26,9 +28,8 @@ from kbmesh_embedder.backends.port import (
     TokenCount,
     Truncation,
 )
-from kbmesh_embedder.backends.queued import ReadyText, embed_ready, reserved
+from kbmesh_embedder.backends.queued import ReadyText, embed_ready, queue_errors, reserved
 from kbmesh_embedder.backends.raw import ModelInput, RawEmbedding, TokenVectors
-from kbmesh_embedder.backends.tokenizing import TokenizingLane, estimate_tokens
 
 WARM_UP_TOKENS = (8, 32, 128, 512)
 
@@ -142,7 +143,8 @@ class OnnxBackend:
         deadline: float | None,
     ) -> Embeddings:
         estimate = estimate_tokens(texts, prefix=self._prefixes[input_type], max_tokens=self._card.max_tokens)
-        with reserved(self._batcher, estimate, priority=priority, deadline=deadline) as reservation:
+        model = self._description.name
+        with reserved(self._batcher, estimate, priority=priority, deadline=deadline, model=model) as reservation:
             started = time.monotonic()
             tokenize = partial(self._tokenize, input_type=input_type, truncation=truncation)
             ready = await self._embed_lanes[priority].run(tokenize, texts, deadline=deadline)
@@ -160,7 +162,8 @@ class OnnxBackend:
     ) -> RawEmbedding:
         wanted = TokenVectors() if token_vectors else None
         estimate = estimate_tokens([text], prefix=prompt, max_tokens=self._card.max_tokens)
-        with reserved(self._batcher, estimate, priority=Priority.INTERACTIVE, deadline=deadline) as reservation:
+        lane, model = Priority.INTERACTIVE, self._description.name
+        with reserved(self._batcher, estimate, priority=lane, deadline=deadline, model=model) as reservation:
             started = time.monotonic()
             tokenize = partial(self._tokenize_raw, prompt=prompt, truncation=truncation, wanted=wanted)
             embeddings = await embed_ready(
@@ -185,7 +188,8 @@ class OnnxBackend:
         self, texts: Sequence[str], *, input_type: InputType, with_offsets: bool
     ) -> tuple[TokenCount, ...]:
         count = partial(self._count, input_type=input_type, with_offsets=with_offsets)
-        return tuple(await self._count_lane.run(count, texts))
+        with queue_errors():
+            return tuple(await self._count_lane.run(count, texts))
 
     async def close(self) -> None:
         await self._batcher.close()

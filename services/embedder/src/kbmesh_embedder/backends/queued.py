@@ -13,10 +13,12 @@ from kbmesh_onnx.batcher import (
     ItemExpiredError,
     ItemFailedError,
     Lane,
+    ModelLostError,
     QueueFullError,
     Reservation,
 )
-from kbmesh_rpc.errors import DeadlineExceeded, InferenceFailed, KbmeshError, QueueFull, ShuttingDown
+from kbmesh_rpc.call import DEFAULT_TENANT, optional_call
+from kbmesh_rpc.errors import DeadlineExceeded, InferenceFailed, KbmeshError, ModelNotReady, QueueFull, ShuttingDown
 from kbmesh_rpc.logs import get_logger
 from numpy.typing import NDArray
 
@@ -25,6 +27,8 @@ from kbmesh_embedder.backends.port import Embeddings, ModelDescription, Priority
 PayloadT = TypeVar("PayloadT")
 
 LANES = {Priority.INTERACTIVE: Lane.INTERACTIVE, Priority.BULK: Lane.BULK}
+
+DEVICE_LOST = "the model lost its device"
 
 log = get_logger(__name__)
 
@@ -39,24 +43,43 @@ class ReadyText(Generic[PayloadT]):
 
 
 @contextmanager
-def queue_errors() -> Iterator[None]:
-    """Turns the batcher's refusals into kbmesh's errors."""
+def queue_errors(model: str = "") -> Iterator[None]:
+    """Turns the refusals of a model's queues into kbmesh's errors."""
     try:
         yield
     except QueueFullError as error:
         raise QueueFull(
             queued_tokens=error.queued_tokens, limit=error.limit, retry_after_seconds=error.retry_after_seconds
         ) from error
+    except ItemExpiredError as error:
+        raise DeadlineExceeded("tokenize") from error
+    except ModelLostError as error:
+        raise ModelNotReady(model, DEVICE_LOST) from error
     except BatcherClosedError as error:
         raise ShuttingDown from error
 
 
+def tenant() -> str:
+    """Whose turn in the queue it is: the caller's tenant."""
+    call = optional_call()
+    return call.tenant if call is not None else DEFAULT_TENANT
+
+
 @contextmanager
 def reserved(
-    batcher: Batcher[PayloadT, NDArray[np.float32]], tokens: int, *, priority: Priority, deadline: float | None
+    batcher: Batcher[PayloadT, NDArray[np.float32]],
+    tokens: int,
+    *,
+    priority: Priority,
+    deadline: float | None,
+    model: str = "",
 ) -> Iterator[Reservation]:
-    """Holds room for texts while they are tokenised. Raises QueueFull, so that nothing is tokenised in vain."""
-    with queue_errors(), batcher.reserve(tokens, lane=LANES[priority], deadline=deadline) as reservation:
+    """Holds room for texts while they are tokenised. Raises QueueFull, so that nothing is tokenised in vain.
+
+    The queue's errors that are raised in the block become kbmesh's own.
+    """
+    reserving = batcher.reserve(tokens, lane=LANES[priority], tenant=tenant(), deadline=deadline)
+    with queue_errors(model), reserving as reservation:
         yield reservation
 
 
@@ -71,10 +94,10 @@ async def embed_ready(
 ) -> Embeddings:
     """Runs the texts that could be tokenised, and puts vectors and failures in their places.
 
-    Raises QueueFull, DeadlineExceeded and ShuttingDown.
+    Raises QueueFull, DeadlineExceeded, ModelNotReady and ShuttingDown.
     """
     ready = [(index, text) for index, text in enumerate(texts) if not isinstance(text, KbmeshError)]
-    with queue_errors():
+    with queue_errors(model.name):
         batched = await batcher.submit(
             [Item(payload=text.payload, tokens=text.tokens) for _, text in ready],
             deadline=deadline,
@@ -88,6 +111,8 @@ async def embed_ready(
             receipts[index] = TextReceipt(error=InferenceFailed(model.name, "the model failed on this text"))
         elif isinstance(outcome, ItemExpiredError):
             raise DeadlineExceeded("queue")
+        elif isinstance(outcome, ModelLostError):
+            raise ModelNotReady(model.name, DEVICE_LOST)
         elif isinstance(outcome, Exception):
             raise ShuttingDown
         else:

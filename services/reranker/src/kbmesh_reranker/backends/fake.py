@@ -10,8 +10,18 @@ from collections.abc import Sequence
 from kbmesh_onnx.batcher import Batcher, BatchObserver, Item, QueueLimits
 from kbmesh_rpc.errors import EmptyText, KbmeshError
 
-from kbmesh_reranker.backends.port import Method, ModelDescription, Scores, Timings
-from kbmesh_reranker.backends.queued import Windows, estimate_query_tokens, estimate_tokens, reserved, score_windows
+from kbmesh_reranker.backends.port import DEFAULT_READING, Method, ModelDescription, Reading, Scores, Timings
+from kbmesh_reranker.backends.queued import (
+    DEFAULT_CALL_WINDOWS,
+    WindowBudget,
+    Windows,
+    allowed,
+    estimate_query_tokens,
+    estimate_tokens,
+    reserved,
+    score_windows,
+    windows_of,
+)
 
 MAX_TOKENS = 256
 WORD = re.compile(r"\w+|[^\w\s]")
@@ -29,9 +39,16 @@ class FakeBackend:
     """Stands behind the same queue as a real model."""
 
     def __init__(
-        self, name: str, *, max_windows: int, limits: QueueLimits, observer: BatchObserver | None = None
+        self,
+        name: str,
+        *,
+        max_windows: int,
+        max_call_windows: int = DEFAULT_CALL_WINDOWS,
+        limits: QueueLimits,
+        observer: BatchObserver | None = None,
     ) -> None:
         self._max_windows = max_windows
+        self._max_call_windows = max_call_windows
         self._description = ModelDescription(
             name=name,
             fingerprint="fake-" + hashlib.sha256(name.encode()).hexdigest(),
@@ -53,21 +70,33 @@ class FakeBackend:
         """Scores one document."""
         await self.score("warm", ["warm"], deadline=None)
 
-    async def score(self, query: str, documents: Sequence[str], *, deadline: float | None) -> Scores:
+    async def score(
+        self, query: str, documents: Sequence[str], *, deadline: float | None, reading: Reading = DEFAULT_READING
+    ) -> Scores:
         words = tuple(WORD.findall(query.casefold()))
         if not words:
             raise EmptyText("query")
         kept = words[: MAX_TOKENS // 2]
+        max_windows = windows_of(reading, self._max_windows)
         estimate = estimate_tokens(
             documents,
             beside=estimate_query_tokens(query, max_tokens=MAX_TOKENS),
             max_tokens=MAX_TOKENS,
-            max_windows=self._max_windows,
+            max_windows=max_windows,
+            max_call_windows=self._max_call_windows,
         )
-        with reserved(self._batcher, estimate, deadline=deadline) as reservation:
+        budget = WindowBudget(self._max_call_windows)
+        tokenized: list[Windows[Pair] | KbmeshError] = []
+        for index, document in enumerate(documents):
+            windows = _windows(index, kept, document, max_windows)
+            if isinstance(windows, Windows):
+                windows = allowed(index, windows, reading=reading, budget=budget)
+            tokenized.append(windows)
+        priority, model = reading.priority, self._description.name
+        with reserved(self._batcher, estimate, deadline=deadline, priority=priority, model=model) as reservation:
             scored = await score_windows(
                 self._batcher,
-                [self._windows(index, kept, document) for index, document in enumerate(documents)],
+                tokenized,
                 max,
                 model=self._description.name,
                 reservation=reservation,
@@ -82,15 +111,16 @@ class FakeBackend:
     async def close(self) -> None:
         await self._batcher.close()
 
-    def _windows(self, index: int, query: tuple[str, ...], document: str) -> Windows[Pair] | KbmeshError:
-        words = tuple(WORD.findall(document.casefold()))
-        if not words:
-            return EmptyText(f"documents[{index}]")
-        room = MAX_TOKENS - len(query)
-        read = words[: room * self._max_windows]
-        pieces = [read[start : start + room] for start in range(0, len(read), room)]
-        return Windows(
-            items=tuple(Item(payload=(query, piece), tokens=len(query) + len(piece)) for piece in pieces),
-            tokens=len(read),
-            tokens_cut=len(words) - len(read),
-        )
+
+def _windows(index: int, query: tuple[str, ...], document: str, max_windows: int) -> Windows[Pair] | KbmeshError:
+    words = tuple(WORD.findall(document.casefold()))
+    if not words:
+        return EmptyText(f"documents[{index}]")
+    room = MAX_TOKENS - len(query)
+    read = words[: room * max_windows]
+    pieces = [read[start : start + room] for start in range(0, len(read), room)]
+    return Windows(
+        items=tuple(Item(payload=(query, piece), tokens=len(query) + len(piece)) for piece in pieces),
+        tokens=len(read),
+        tokens_cut=len(words) - len(read),
+    )

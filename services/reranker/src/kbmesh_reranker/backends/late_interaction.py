@@ -5,11 +5,10 @@ best cosine with a token of the document (Khattab and Zaharia, ColBERT, SIGIR 20
 tokens and prefixes take no part in it.
 """
 
-import asyncio
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from kbmesh_onnx.batcher import Batcher, BatchError, BatchObserver, Item, QueueLimits
@@ -18,18 +17,28 @@ from kbmesh_onnx.errors import TextTooLong as TextTooLongForModel
 from kbmesh_onnx.padding import pad
 from kbmesh_onnx.token_reader import TokenReader
 from kbmesh_onnx.tokenizer import PairTruncation, TokenizedText
+from kbmesh_onnx.tokenizing import TokenizingLane
 from kbmesh_rpc.errors import EmptyText, InferenceFailed, InvalidField, KbmeshError, TextTooLong
 from numpy.typing import NDArray
 
 from kbmesh_reranker.backends.model_folder import OpenModel
 from kbmesh_reranker.backends.one_window import Truncation, WindowScores, raise_first
-from kbmesh_reranker.backends.port import Method, ModelDescription, Scores, Timings
-from kbmesh_reranker.backends.queued import Windows, estimate_tokens, reserved, score_windows, submit
-from kbmesh_reranker.backends.token_windows import TokenWindow, TokenWindows
+from kbmesh_reranker.backends.port import DEFAULT_READING, Method, ModelDescription, Priority, Reading, Scores, Timings
+from kbmesh_reranker.backends.queued import (
+    DEFAULT_CALL_WINDOWS,
+    WindowBudget,
+    Windows,
+    allowed,
+    estimate_tokens,
+    reserved,
+    score_windows,
+    submit,
+    windows_of,
+)
+from kbmesh_reranker.backends.token_windows import SplitText, TokenWindow, TokenWindows
 
 Floats = NDArray[np.float32]
 
-TOKENIZER_THREADS = 2
 SPECIAL_TOKENS = 2
 WARM_UP_WORDS = (8, 64, 512)
 
@@ -47,10 +56,17 @@ class LateInteractionBackend:
     """Compares the query's token vectors with those of each window of a document."""
 
     def __init__(
-        self, model: OpenModel, *, max_windows: int, limits: QueueLimits, observer: BatchObserver | None = None
+        self,
+        model: OpenModel,
+        *,
+        max_windows: int,
+        max_call_windows: int = DEFAULT_CALL_WINDOWS,
+        limits: QueueLimits,
+        observer: BatchObserver | None = None,
     ) -> None:
         self._model = model
         self._max_windows = max_windows
+        self._max_call_windows = max_call_windows
         self._description = model.describe(method=Method.LATE_INTERACTION, backend="late_interaction")
         card = model.card
         self._query_windows = TokenWindows(
@@ -59,7 +75,10 @@ class LateInteractionBackend:
         self._document_windows = TokenWindows(
             model.tokenizer, prefix=card.document_prefix, max_tokens=card.max_tokens, max_windows=max_windows
         )
-        self._threads = ThreadPoolExecutor(max_workers=TOKENIZER_THREADS, thread_name_prefix="tokenizer")
+        self._tokenizing = {
+            Priority.INTERACTIVE: TokenizingLane("interactive"),
+            Priority.BULK: TokenizingLane("bulk", in_order=True),
+        }
         self._token_reader = TokenReader(model.tokenizer)
         self._batcher: Batcher[Passage, Floats] = Batcher(self._run, limits=limits, observer=observer)
 
@@ -78,29 +97,49 @@ class LateInteractionBackend:
             if scores.documents[0].error is not None:
                 raise ModelFolderError(f"{self._description.name}: {scores.documents[0].error.message}")
 
-    async def score(self, query: str, documents: Sequence[str], *, deadline: float | None) -> Scores:
-        return (await self._score(query, documents, deadline=deadline, truncation="windows")).scores
+    async def score(
+        self, query: str, documents: Sequence[str], *, deadline: float | None, reading: Reading = DEFAULT_READING
+    ) -> Scores:
+        return (await self._score(query, documents, deadline=deadline, reading=reading, truncation="windows")).scores
 
     async def score_one_window(
         self, query: str, documents: Sequence[str], *, truncation: Truncation, deadline: float | None
     ) -> WindowScores:
         """As the port has it. The limit is one of each text, since query and document are read apart."""
-        return await self._score(query, documents, deadline=deadline, truncation=truncation.value)
+        return await self._score(
+            query, documents, deadline=deadline, reading=DEFAULT_READING, truncation=truncation.value
+        )
 
     async def _score(
-        self, query: str, documents: Sequence[str], *, deadline: float | None, truncation: PairTruncation
+        self,
+        query: str,
+        documents: Sequence[str],
+        *,
+        deadline: float | None,
+        reading: Reading,
+        truncation: PairTruncation,
     ) -> WindowScores:
         max_tokens = self._model.card.max_tokens
-        max_windows = self._max_windows if truncation == "windows" else 1
-        estimate = estimate_tokens(documents, beside=SPECIAL_TOKENS, max_tokens=max_tokens, max_windows=max_windows)
-        loop = asyncio.get_running_loop()
+        max_windows = windows_of(reading, self._max_windows)
+        estimate = estimate_tokens(
+            documents,
+            beside=SPECIAL_TOKENS,
+            max_tokens=max_tokens,
+            max_windows=max_windows if truncation == "windows" else 1,
+            max_call_windows=self._max_call_windows,
+        )
+        model, lane = self._description.name, self._tokenizing[reading.priority]
         # One window of the query first, then the documents'.
-        with reserved(self._batcher, max_tokens + estimate, deadline=deadline) as reservation:
+        with reserved(
+            self._batcher, max_tokens + estimate, deadline=deadline, priority=reading.priority, model=model
+        ) as reservation:
             started = time.monotonic()
-            query_window, query_tokens_cut = await loop.run_in_executor(
-                self._threads, self._tokenize_query, query, truncation
+            ((query_window, query_tokens_cut),) = await lane.run(
+                partial(self._tokenize_query, truncation=truncation), [query], deadline=deadline
             )
-            split = await loop.run_in_executor(self._threads, self._document_windows.split, documents, truncation)
+            split = await lane.run(
+                partial(self._split, truncation=truncation, max_windows=max_windows), documents, deadline=deadline
+            )
             tokenize_seconds = time.monotonic() - started
 
             asked = await submit(
@@ -109,25 +148,19 @@ class LateInteractionBackend:
                 reservation=reservation,
                 keep_reserved=estimate,
                 deadline=deadline,
+                model=model,
             )
             vectors = asked.outcomes[0]
             if isinstance(vectors, BatchError) or not np.isfinite(vectors).all():
-                raise InferenceFailed(self._description.name, "the model failed on the query")
+                raise InferenceFailed(model, "the model failed on the query")
 
+            budget = WindowBudget(self._max_call_windows)
             tokenized: list[Windows[Passage] | KbmeshError] = []
             for index, document in enumerate(split):
-                if isinstance(document, TextTooLongForModel):
-                    tokenized.append(TextTooLong(tokens=document.tokens, limit=document.limit))
-                elif isinstance(document, TextError):
-                    tokenized.append(InvalidField(f"documents[{index}]", document.message))
-                elif document.tokens == 0:
-                    tokenized.append(EmptyText(f"documents[{index}]"))
-                else:
-                    items = tuple(
-                        Item(payload=Passage(window=window, query=vectors), tokens=window.text.tokens)
-                        for window in document.windows
-                    )
-                    tokenized.append(Windows(items=items, tokens=document.tokens, tokens_cut=document.tokens_cut))
+                windows = _windows(index, document, vectors)
+                if isinstance(windows, Windows):
+                    windows = allowed(index, windows, reading=reading, budget=budget)
+                tokenized.append(windows)
             if truncation != "windows":
                 raise_first(tokenized)
             scored = await score_windows(
@@ -154,19 +187,27 @@ class LateInteractionBackend:
 
     async def close(self) -> None:
         await self._batcher.close()
-        self._threads.shutdown(wait=False)
+        for lane in self._tokenizing.values():
+            lane.close()
         self._token_reader.close()
         self._model.session.close()
 
-    def _tokenize_query(self, query: str, truncation: PairTruncation) -> tuple[TokenWindow, int]:
-        (split,) = self._query_windows.split([query], truncation)
+    def _split(
+        self, documents: Sequence[str], start: int, *, truncation: PairTruncation, max_windows: int
+    ) -> list[SplitText | TextError]:
+        return self._document_windows.split(documents, truncation, max_windows=max_windows)
+
+    def _tokenize_query(
+        self, queries: Sequence[str], start: int, *, truncation: PairTruncation
+    ) -> list[tuple[TokenWindow, int]]:
+        (split,) = self._query_windows.split(queries, truncation)
         if isinstance(split, TextTooLongForModel):
             raise TextTooLong(tokens=split.tokens, limit=split.limit)
         if isinstance(split, TextError):
             raise InvalidField("query", split.message) from split
         if split.tokens == 0:
             raise EmptyText("query")
-        return split.windows[0], split.tokens_cut
+        return [(split.windows[0], split.tokens_cut)]
 
     def _run(self, passages: list[Passage]) -> list[Floats]:
         texts: list[TokenizedText] = [passage.window.text for passage in passages]
@@ -179,6 +220,22 @@ class LateInteractionBackend:
             tokens = np.divide(tokens, np.where(lengths == 0, 1, lengths), dtype=np.float32)
             results.append(tokens if passage.query is None else (passage.query @ tokens.T).max(axis=1))
         return results
+
+
+def _windows(index: int, document: SplitText | TextError, query: Floats) -> Windows[Passage] | KbmeshError:
+    if isinstance(document, TextTooLongForModel):
+        return TextTooLong(tokens=document.tokens, limit=document.limit)
+    if isinstance(document, TextError):
+        return InvalidField(f"documents[{index}]", document.message)
+    if document.tokens == 0:
+        return EmptyText(f"documents[{index}]")
+    return Windows(
+        items=tuple(
+            Item(payload=Passage(window=window, query=query), tokens=window.text.tokens) for window in document.windows
+        ),
+        tokens=document.tokens,
+        tokens_cut=document.tokens_cut,
+    )
 
 
 def _mean_of_best(windows: Sequence[Floats]) -> float:

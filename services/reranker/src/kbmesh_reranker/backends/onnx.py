@@ -1,9 +1,8 @@
 """An exported cross-encoder, run by ONNX Runtime in this process."""
 
-import asyncio
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from kbmesh_onnx.batcher import Batcher, BatchObserver, Item, QueueLimits
 from kbmesh_onnx.errors import ModelFolderError, TextError
@@ -11,14 +10,24 @@ from kbmesh_onnx.errors import TextTooLong as TextTooLongForModel
 from kbmesh_onnx.padding import pad
 from kbmesh_onnx.token_reader import TokenReader
 from kbmesh_onnx.tokenizer import PairTruncation, TokenizedPair, TokenizedText
+from kbmesh_onnx.tokenizing import TokenizingLane
 from kbmesh_rpc.errors import EmptyText, InvalidField, KbmeshError, TextTooLong
 
 from kbmesh_reranker.backends.model_folder import OpenModel
 from kbmesh_reranker.backends.one_window import Truncation, WindowScores, raise_first
-from kbmesh_reranker.backends.port import Method, ModelDescription, Scores, Timings
-from kbmesh_reranker.backends.queued import Windows, estimate_query_tokens, estimate_tokens, reserved, score_windows
+from kbmesh_reranker.backends.port import DEFAULT_READING, Method, ModelDescription, Priority, Reading, Scores, Timings
+from kbmesh_reranker.backends.queued import (
+    DEFAULT_CALL_WINDOWS,
+    WindowBudget,
+    Windows,
+    allowed,
+    estimate_query_tokens,
+    estimate_tokens,
+    reserved,
+    score_windows,
+    windows_of,
+)
 
-TOKENIZER_THREADS = 2
 WARM_UP_WORDS = (8, 64, 512)
 
 
@@ -26,12 +35,22 @@ class CrossEncoderBackend:
     """Reads the query with each window of a document; the document's logit is the best window's."""
 
     def __init__(
-        self, model: OpenModel, *, max_windows: int, limits: QueueLimits, observer: BatchObserver | None = None
+        self,
+        model: OpenModel,
+        *,
+        max_windows: int,
+        max_call_windows: int = DEFAULT_CALL_WINDOWS,
+        limits: QueueLimits,
+        observer: BatchObserver | None = None,
     ) -> None:
         self._model = model
         self._max_windows = max_windows
+        self._max_call_windows = max_call_windows
         self._description = model.describe(method=Method.CROSS_ENCODER, backend="onnx")
-        self._threads = ThreadPoolExecutor(max_workers=TOKENIZER_THREADS, thread_name_prefix="tokenizer")
+        self._tokenizing = {
+            Priority.INTERACTIVE: TokenizingLane("interactive"),
+            Priority.BULK: TokenizingLane("bulk", in_order=True),
+        }
         self._token_reader = TokenReader(model.tokenizer)
         self._batcher: Batcher[TokenizedText, float] = Batcher(self._run, limits=limits, observer=observer)
 
@@ -50,31 +69,51 @@ class CrossEncoderBackend:
             if scores.documents[0].error is not None:
                 raise ModelFolderError(f"{self._description.name}: {scores.documents[0].error.message}")
 
-    async def score(self, query: str, documents: Sequence[str], *, deadline: float | None) -> Scores:
-        return (await self._score(query, documents, deadline=deadline, truncation="windows")).scores
+    async def score(
+        self, query: str, documents: Sequence[str], *, deadline: float | None, reading: Reading = DEFAULT_READING
+    ) -> Scores:
+        return (await self._score(query, documents, deadline=deadline, reading=reading, truncation="windows")).scores
 
     async def score_one_window(
         self, query: str, documents: Sequence[str], *, truncation: Truncation, deadline: float | None
     ) -> WindowScores:
         """As the port has it. A blank document is scored, too."""
-        return await self._score(query, documents, deadline=deadline, truncation=truncation.value)
+        return await self._score(
+            query, documents, deadline=deadline, reading=DEFAULT_READING, truncation=truncation.value
+        )
 
     async def _score(
-        self, query: str, documents: Sequence[str], *, deadline: float | None, truncation: PairTruncation
+        self,
+        query: str,
+        documents: Sequence[str],
+        *,
+        deadline: float | None,
+        reading: Reading,
+        truncation: PairTruncation,
     ) -> WindowScores:
         max_tokens = self._model.card.max_tokens
+        max_windows = windows_of(reading, self._max_windows)
         estimate = estimate_tokens(
             documents,
             beside=estimate_query_tokens(query, max_tokens=max_tokens),
             max_tokens=max_tokens,
-            max_windows=self._max_windows if truncation == "windows" else 1,
+            max_windows=max_windows if truncation == "windows" else 1,
+            max_call_windows=self._max_call_windows,
         )
-        loop = asyncio.get_running_loop()
-        with reserved(self._batcher, estimate, deadline=deadline) as reservation:
+        model, priority = self._description.name, reading.priority
+        with reserved(self._batcher, estimate, deadline=deadline, priority=priority, model=model) as reservation:
             started = time.monotonic()
-            tokenized, query_tokens_cut = await loop.run_in_executor(
-                self._threads, self._tokenize, query, documents, truncation
+            tokenize = partial(
+                self._tokenize,
+                query,
+                budget=WindowBudget(self._max_call_windows),
+                reading=reading,
+                max_windows=max_windows,
+                truncation=truncation,
             )
+            read = await self._tokenizing[priority].run(tokenize, documents, deadline=deadline)
+            tokenized = [windows for windows, _ in read]
+            query_tokens_cut = max((cut for _, cut in read), default=0)
             tokenize_seconds = time.monotonic() - started
             if truncation != "windows":
                 raise_first(tokenized)
@@ -103,32 +142,43 @@ class CrossEncoderBackend:
 
     async def close(self) -> None:
         await self._batcher.close()
-        self._threads.shutdown(wait=False)
+        for lane in self._tokenizing.values():
+            lane.close()
         self._token_reader.close()
         self._model.session.close()
 
     def _tokenize(
-        self, query: str, documents: Sequence[str], truncation: PairTruncation
-    ) -> tuple[list[Windows[TokenizedText] | KbmeshError], int]:
+        self,
+        query: str,
+        documents: Sequence[str],
+        start: int,
+        *,
+        budget: WindowBudget,
+        reading: Reading,
+        max_windows: int,
+        truncation: PairTruncation,
+    ) -> list[tuple[Windows[TokenizedText] | KbmeshError, int]]:
+        """The windows of each document, and the tokens that were cut off the query beside it."""
         try:
             pairs = self._model.tokenizer.try_encode_pairs(
                 query,
                 documents,
                 max_tokens=self._model.card.max_tokens,
-                windows=self._max_windows,
+                windows=max_windows,
                 truncation=truncation,
             )
         except TextError as error:
             raise InvalidField("query", error.message) from error
-        query_tokens_cut = 0
-        tokenized: list[Windows[TokenizedText] | KbmeshError] = []
-        for index, pair in enumerate(pairs):
-            if isinstance(pair, TokenizedPair):
-                if pair.query_tokens == 0:
-                    raise EmptyText("query")
-                query_tokens_cut = max(query_tokens_cut, pair.query_tokens_cut)
-            tokenized.append(_windows(index, pair, blank_is_scored=truncation != "windows"))
-        return tokenized, query_tokens_cut
+        tokenized: list[tuple[Windows[TokenizedText] | KbmeshError, int]] = []
+        for index, pair in enumerate(pairs, start):
+            if isinstance(pair, TokenizedPair) and pair.query_tokens == 0:
+                raise EmptyText("query")
+            cut = pair.query_tokens_cut if isinstance(pair, TokenizedPair) else 0
+            windows = _windows(index, pair, blank_is_scored=truncation != "windows")
+            if isinstance(windows, Windows):
+                windows = allowed(index, windows, reading=reading, budget=budget)
+            tokenized.append((windows, cut))
+        return tokenized
 
     def _run(self, windows: list[TokenizedText]) -> list[float]:
         ids, mask, type_ids = pad(windows)

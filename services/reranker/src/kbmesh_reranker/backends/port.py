@@ -17,6 +17,27 @@ class Method(StrEnum):
     """Token vectors of query and document are compared (MaxSim); there is no logit."""
 
 
+class Priority(StrEnum):
+    """The lane a call waits in."""
+
+    INTERACTIVE = "interactive"
+    BULK = "bulk"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How a caller wants his documents read."""
+
+    priority: Priority = Priority.INTERACTIVE
+    max_windows: int | None = None
+    """Windows of one document. None leaves it to the server, whose limit holds in any case."""
+    may_cut: bool = True
+    """Whether a document that is longer than its windows is cut. Else it fails as TextTooLong."""
+
+
+DEFAULT_READING = Reading()
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelDescription:
     """What callers may know of a model."""
@@ -72,7 +93,7 @@ class RerankBackend(Protocol):
     """One loaded model.
 
     A document that cannot be scored has its error in its score; only what concerns the whole call is raised: EmptyText
-    (the query), InferenceFailed (the query), QueueFull, DeadlineExceeded, ShuttingDown.
+    (the query), InferenceFailed (the query), QueueFull, DeadlineExceeded, ModelNotReady, ShuttingDown.
     """
 
     @property
@@ -82,7 +103,9 @@ class RerankBackend(Protocol):
         """Runs the model over documents of several lengths. Raises where it does not give usable scores."""
         ...
 
-    async def score(self, query: str, documents: Sequence[str], *, deadline: float | None) -> Scores:
+    async def score(
+        self, query: str, documents: Sequence[str], *, deadline: float | None, reading: Reading = DEFAULT_READING
+    ) -> Scores:
         """Scores each document. `deadline` is a time of `time.monotonic`."""
         ...
 

@@ -14,20 +14,33 @@ from kbmesh_onnx.batcher import (
     ItemExpiredError,
     ItemFailedError,
     Lane,
+    ModelLostError,
     QueueFullError,
     Reservation,
 )
-from kbmesh_rpc.errors import DeadlineExceeded, InferenceFailed, KbmeshError, QueueFull, ShuttingDown
+from kbmesh_onnx.token_estimate import SPARE_TOKENS, estimate_text_tokens
+from kbmesh_rpc.call import DEFAULT_TENANT, optional_call
+from kbmesh_rpc.errors import (
+    DeadlineExceeded,
+    InferenceFailed,
+    KbmeshError,
+    ModelNotReady,
+    QueueFull,
+    RequestTooLarge,
+    ShuttingDown,
+    TextTooLong,
+)
 from kbmesh_rpc.logs import get_logger
 
-from kbmesh_reranker.backends.port import DocumentScore
+from kbmesh_reranker.backends.port import DocumentScore, Priority, Reading
 
 PayloadT = TypeVar("PayloadT")
 ResultT = TypeVar("ResultT")
 
-CHARACTERS_PER_TOKEN = 3
-"""Fewer than prose has, so that an estimate is rather too high than too low."""
-SPARE_TOKENS = 2
+LANES = {Priority.INTERACTIVE: Lane.INTERACTIVE, Priority.BULK: Lane.BULK}
+DEVICE_LOST = "the model lost its device"
+DEFAULT_CALL_WINDOWS = 2048
+"""Windows of all documents of one call."""
 NEW_IN_WINDOW = 0.75
 """Part of a window that the one before it does not have."""
 
@@ -55,19 +68,56 @@ class ScoredWindows:
 
 
 @contextmanager
-def queue_errors() -> Iterator[None]:
-    """Turns the batcher's refusals into kbmesh's errors."""
+def queue_errors(model: str = "") -> Iterator[None]:
+    """Turns the refusals of a model's queues into kbmesh's errors."""
     try:
         yield
     except QueueFullError as error:
         raise QueueFull(
             queued_tokens=error.queued_tokens, limit=error.limit, retry_after_seconds=error.retry_after_seconds
         ) from error
+    except ItemExpiredError as error:
+        raise DeadlineExceeded("tokenize") from error
+    except ModelLostError as error:
+        raise ModelNotReady(model, DEVICE_LOST) from error
     except BatcherClosedError as error:
         raise ShuttingDown from error
 
 
-def estimate_tokens(documents: Sequence[str], *, beside: int, max_tokens: int, max_windows: int) -> int:
+class WindowBudget:
+    """How many windows one call may still have. A document that would have more fails alone, and its windows go."""
+
+    def __init__(self, windows: int) -> None:
+        self._limit = self._left = windows
+
+    def take(self, index: int, windows: "Windows[PayloadT]") -> "Windows[PayloadT] | KbmeshError":
+        """The windows, or what is to be said where there are too many."""
+        wanted = len(windows.items)
+        if wanted > self._left:
+            return RequestTooLarge(
+                field=f"documents[{index}]", limit=self._limit, actual=self._limit - self._left + wanted
+            )
+        self._left -= wanted
+        return windows
+
+
+def allowed(
+    index: int, windows: "Windows[PayloadT]", *, reading: Reading, budget: WindowBudget
+) -> "Windows[PayloadT] | KbmeshError":
+    """A tokenised document as the caller wants it read, or why it cannot be."""
+    if windows.tokens_cut and not reading.may_cut:
+        return TextTooLong(tokens=windows.tokens + windows.tokens_cut, limit=windows.tokens)
+    return budget.take(index, windows)
+
+
+def windows_of(reading: Reading, max_windows: int) -> int:
+    """Windows that one document may have."""
+    return max_windows if reading.max_windows is None else min(max_windows, reading.max_windows)
+
+
+def estimate_tokens(
+    documents: Sequence[str], *, beside: int, max_tokens: int, max_windows: int, max_call_windows: int
+) -> int:
     """About how many tokens the model will read of the documents; rather more than fewer.
 
     `beside` is the number of tokens that each window has besides the document's.
@@ -76,23 +126,36 @@ def estimate_tokens(documents: Sequence[str], *, beside: int, max_tokens: int, m
     step = max(1, int(room * NEW_IN_WINDOW))
     total = 0
     for document in documents:
-        tokens = len(document) // CHARACTERS_PER_TOKEN + SPARE_TOKENS
+        tokens = estimate_text_tokens(document, at_most=max_tokens * max_windows)
         if tokens <= room:
             total += beside + tokens
         else:
             total += max_tokens * min(max_windows, 1 + math.ceil((tokens - room) / step))
-    return total
+    return min(total, max_tokens * max_call_windows)
 
 
 def estimate_query_tokens(query: str, *, max_tokens: int) -> int:
     """About how many tokens a cross-encoder will read of the query in each window, special ones included."""
-    return min(max_tokens // 2, len(query) // CHARACTERS_PER_TOKEN + SPARE_TOKENS) + SPARE_TOKENS
+    return min(max_tokens // 2, estimate_text_tokens(query, at_most=max_tokens)) + SPARE_TOKENS
 
 
 @contextmanager
-def reserved(batcher: Batcher[PayloadT, ResultT], tokens: int, *, deadline: float | None) -> Iterator[Reservation]:
-    """Holds room for documents while they are tokenised. Raises QueueFull, so that nothing is tokenised in vain."""
-    with queue_errors(), batcher.reserve(tokens, lane=Lane.INTERACTIVE, deadline=deadline) as reservation:
+def reserved(
+    batcher: Batcher[PayloadT, ResultT],
+    tokens: int,
+    *,
+    deadline: float | None,
+    priority: Priority = Priority.INTERACTIVE,
+    model: str = "",
+) -> Iterator[Reservation]:
+    """Holds room for documents while they are tokenised. Raises QueueFull, so that nothing is tokenised in vain.
+
+    The queue's errors that are raised in the block become kbmesh's own.
+    """
+    call = optional_call()
+    tenant = call.tenant if call is not None else DEFAULT_TENANT
+    reserving = batcher.reserve(tokens, lane=LANES[priority], tenant=tenant, deadline=deadline)
+    with queue_errors(model), reserving as reservation:
         yield reservation
 
 
@@ -103,16 +166,19 @@ async def submit(
     reservation: Reservation,
     keep_reserved: int = 0,
     deadline: float | None,
+    model: str = "",
 ) -> Batched[ResultT]:
-    """Runs items, failed ones among the outcomes. Raises QueueFull, DeadlineExceeded and ShuttingDown.
+    """Runs items, failed ones among the outcomes. Raises QueueFull, DeadlineExceeded, ModelNotReady and ShuttingDown.
 
     `keep_reserved` tokens of the reservation stay for a later submission.
     """
-    with queue_errors():
+    with queue_errors(model):
         batched = await batcher.submit(items, deadline=deadline, reservation=reservation, keep_reserved=keep_reserved)
     for outcome in batched.outcomes:
         if isinstance(outcome, ItemExpiredError):
             raise DeadlineExceeded("queue")
+        if isinstance(outcome, ModelLostError):
+            raise ModelNotReady(model, DEVICE_LOST)
         if isinstance(outcome, BatcherClosedError):
             raise ShuttingDown
     return batched
@@ -132,7 +198,7 @@ async def score_windows(
     A document of which one window fails, fails: its best passage may have stood there.
     """
     items = [item for document in documents if not isinstance(document, KbmeshError) for item in document.items]
-    batched = await submit(batcher, items, reservation=reservation, deadline=deadline)
+    batched = await submit(batcher, items, reservation=reservation, deadline=deadline, model=model)
     outcomes = iter(batched.outcomes)
     scores = []
     for document in documents:

@@ -53,18 +53,24 @@ class TokenWindows:
         if self._room < 1:
             raise ModelFolderError(f"{max_tokens} tokens leave no room beside the special tokens and the prefix")
 
-    def split(self, texts: Sequence[str], truncation: PairTruncation = "windows") -> list[SplitText | TextError]:
-        """The texts in windows, or what is wrong with a text, in their order.
+    def split(
+        self, texts: Sequence[str], truncation: PairTruncation = "windows", *, max_windows: int | None = None
+    ) -> list[SplitText | TextError]:
+        """The texts in windows, `max_windows` of each at most, or what is wrong with a text, in their order.
 
         With any `truncation` but "windows" a text is one window: "end" and "start" cut it off at that end, "none" gives
         TextTooLong for one that is longer.
         """
         return [
-            text if isinstance(text, TextError) else self._split(index, text, truncation)
+            text
+            if isinstance(text, TextError)
+            else self._split(index, text, truncation, max_windows or self._max_windows)
             for index, text in enumerate(self._tokenizer.try_encode(texts, max_tokens=UNLIMITED))
         ]
 
-    def _split(self, index: int, text: TokenizedText, truncation: PairTruncation) -> SplitText | TextError:
+    def _split(
+        self, index: int, text: TokenizedText, truncation: PairTruncation, max_windows: int
+    ) -> SplitText | TextError:
         content = self._content(text)
         if len(content) == 0:
             return SplitText(windows=(), tokens=0, tokens_cut=0)
@@ -76,7 +82,7 @@ class TokenWindows:
             kept = content[cut:] if truncation == "start" else content[: self._room]
             return SplitText(windows=(self._window(kept),), tokens=len(kept), tokens_cut=cut)
         step = max(1, self._room - int(self._room * OVERLAP_SHARE))
-        starts = list(range(0, max(1, len(content) - self._room + step), step))[: self._max_windows]
+        starts = list(range(0, max(1, len(content) - self._room + step), step))[:max_windows]
         if starts[-1] + self._room > len(content):
             # Drawn back to the end, so that it is not a short rest without context.
             starts[-1] = max(0, len(content) - self._room)

@@ -77,6 +77,9 @@ class EmbedderClient:
                 raise DependencyInvalidResponse(
                     _NAME, f"the embedder gave {len(response.counts)} counts for {len(part)} texts"
                 )
+            for count in response.counts:
+                if count.HasField("error"):
+                    raise from_item_error(count.error, dependency=_NAME)
             counts.extend(count.tokens for count in response.counts)
         return counts
 

@@ -529,7 +529,7 @@ class CountTokensRequest(_message.Message):
     """Returns where each token stands as well."""
     @_builtins.property
     def texts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The texts. 1 to 2048."""
+        """The texts. 1 to 2048, each at most 1,000,000 characters by default."""
 
     def __init__(
         self,
@@ -556,6 +556,7 @@ class TokenCount(_message.Message):
     TOKENS_FIELD_NUMBER: _builtins.int
     STARTS_FIELD_NUMBER: _builtins.int
     ENDS_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
     tokens: _builtins.int
     """Tokens without truncation, special ones and prefix included."""
     @_builtins.property
@@ -566,18 +567,25 @@ class TokenCount(_message.Message):
     def ends(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """One past the last code point of each token."""
 
+    @_builtins.property
+    def error(self) -> _errors_pb2.ItemError:
+        """Why there is no count. Absent where there is one."""
+
     def __init__(
         self,
         *,
         tokens: _builtins.int = ...,
         starts: _abc.Iterable[_builtins.int] | None = ...,
         ends: _abc.Iterable[_builtins.int] | None = ...,
+        error: _errors_pb2.ItemError | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_error", b"_error", "error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ends", b"ends", "starts", b"starts", "tokens", b"tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_error", b"_error", "ends", b"ends", "error", b"error", "starts", b"starts", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__error: _TypeAlias = _typing.Literal["error"]  # noqa: Y015
+    _WhichOneofArgType__error: _TypeAlias = _typing.Literal["_error", b"_error"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__error) -> _WhichOneofReturnType__error | None: ...
 
 Global___TokenCount: _TypeAlias = TokenCount  # noqa: Y015
 

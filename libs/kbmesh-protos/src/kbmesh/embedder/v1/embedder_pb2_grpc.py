@@ -85,7 +85,7 @@ class EmbedderServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CountTokens(self, request, context):
-        """CountTokens counts tokens as the model would, without running it.
+        """CountTokens counts tokens as the model would, without running it. A text that cannot be counted fails alone.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -44,7 +44,7 @@ class EmbedderServiceStub:
     ListModels: _grpc.UnaryUnaryMultiCallable[_embedder_pb2.ListModelsRequest, _embedder_pb2.ListModelsResponse]
     """ListModels tells what is loaded, on which device, and whether it can answer."""
     CountTokens: _grpc.UnaryUnaryMultiCallable[_embedder_pb2.CountTokensRequest, _embedder_pb2.CountTokensResponse]
-    """CountTokens counts tokens as the model would, without running it."""
+    """CountTokens counts tokens as the model would, without running it. A text that cannot be counted fails alone."""
 
 @_typing.type_check_only
 class EmbedderServiceAsyncStub(EmbedderServiceStub):
@@ -62,7 +62,7 @@ class EmbedderServiceAsyncStub(EmbedderServiceStub):
     ListModels: _aio.UnaryUnaryMultiCallable[_embedder_pb2.ListModelsRequest, _embedder_pb2.ListModelsResponse]  # type: ignore[assignment]
     """ListModels tells what is loaded, on which device, and whether it can answer."""
     CountTokens: _aio.UnaryUnaryMultiCallable[_embedder_pb2.CountTokensRequest, _embedder_pb2.CountTokensResponse]  # type: ignore[assignment]
-    """CountTokens counts tokens as the model would, without running it."""
+    """CountTokens counts tokens as the model would, without running it. A text that cannot be counted fails alone."""
 
 class EmbedderServiceServicer(metaclass=_abc_1.ABCMeta):
     """EmbedderService turns texts into vectors."""
@@ -101,6 +101,6 @@ class EmbedderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _embedder_pb2.CountTokensRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_embedder_pb2.CountTokensResponse, _abc.Awaitable[_embedder_pb2.CountTokensResponse]]:
-        """CountTokens counts tokens as the model would, without running it."""
+        """CountTokens counts tokens as the model would, without running it. A text that cannot be counted fails alone."""
 
 def add_EmbedderServiceServicer_to_server(servicer: EmbedderServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

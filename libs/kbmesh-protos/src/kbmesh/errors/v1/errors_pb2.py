@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dkbmesh/errors/v1/errors.proto\x12\x10kbmesh.errors.v1\"\xb9\x01\n\tItemError\x12-\n\x06reason\x18\x01 \x01(\x0e\x32\x1d.kbmesh.errors.v1.ErrorReason\x12\x0f\n\x07message\x18\x02 \x01(\t\x12;\n\x08metadata\x18\x03 \x03(\x0b\x32).kbmesh.errors.v1.ItemError.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01*\xe2\x07\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x45RROR_REASON_INVALID_FIELD\x10\x01\x12\"\n\x1e\x45RROR_REASON_REQUEST_TOO_LARGE\x10\x02\x12 \n\x1c\x45RROR_REASON_UNAUTHENTICATED\x10\x03\x12\"\n\x1e\x45RROR_REASON_PERMISSION_DENIED\x10\x04\x12)\n%ERROR_REASON_KNOWLEDGE_BASE_NOT_FOUND\x10\x05\x12.\n*ERROR_REASON_KNOWLEDGE_BASE_ALREADY_EXISTS\x10\x06\x12#\n\x1f\x45RROR_REASON_DOCUMENT_NOT_FOUND\x10\x07\x12 \n\x1c\x45RROR_REASON_MODEL_NOT_FOUND\x10\x08\x12\x1f\n\x1b\x45RROR_REASON_MODEL_MISMATCH\x10\t\x12 \n\x1c\x45RROR_REASON_MODEL_NOT_READY\x10\n\x12\x1b\n\x17\x45RROR_REASON_EMPTY_TEXT\x10\x0b\x12\x1e\n\x1a\x45RROR_REASON_TEXT_TOO_LONG\x10\x0c\x12!\n\x1d\x45RROR_REASON_INFERENCE_FAILED\x10\r\x12\x1b\n\x17\x45RROR_REASON_QUEUE_FULL\x10\x0e\x12\"\n\x1e\x45RROR_REASON_DEADLINE_EXCEEDED\x10\x0f\x12\x1a\n\x16\x45RROR_REASON_CANCELLED\x10\x10\x12\x1e\n\x1a\x45RROR_REASON_SHUTTING_DOWN\x10\x11\x12\'\n#ERROR_REASON_DEPENDENCY_UNAVAILABLE\x10\x12\x12,\n(ERROR_REASON_DEPENDENCY_INVALID_RESPONSE\x10\x13\x12\'\n#ERROR_REASON_UNSUPPORTED_MEDIA_TYPE\x10\x14\x12$\n ERROR_REASON_DOCUMENT_UNREADABLE\x10\x15\x12\x1f\n\x1b\x45RROR_REASON_DOCUMENT_EMPTY\x10\x16\x12#\n\x1f\x45RROR_REASON_DOCUMENT_TOO_LARGE\x10\x17\x12\x19\n\x15\x45RROR_REASON_CONFLICT\x10\x18\x12$\n ERROR_REASON_FEATURE_UNSUPPORTED\x10\x19\x12\x19\n\x15\x45RROR_REASON_INTERNAL\x10\x1a\x12!\n\x1d\x45RROR_REASON_CONTENT_LEFT_OUT\x10\x1b\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dkbmesh/errors/v1/errors.proto\x12\x10kbmesh.errors.v1\"\xe9\x01\n\tItemError\x12-\n\x06reason\x18\x01 \x01(\x0e\x32\x1d.kbmesh.errors.v1.ErrorReason\x12\x0f\n\x07message\x18\x02 \x01(\t\x12;\n\x08metadata\x18\x03 \x03(\x0b\x32).kbmesh.errors.v1.ItemError.MetadataEntry\x12\x1b\n\x0eretry_after_ms\x18\x04 \x01(\x04H\x00\x88\x01\x01\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x11\n\x0f_retry_after_ms*\xe2\x07\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x45RROR_REASON_INVALID_FIELD\x10\x01\x12\"\n\x1e\x45RROR_REASON_REQUEST_TOO_LARGE\x10\x02\x12 \n\x1c\x45RROR_REASON_UNAUTHENTICATED\x10\x03\x12\"\n\x1e\x45RROR_REASON_PERMISSION_DENIED\x10\x04\x12)\n%ERROR_REASON_KNOWLEDGE_BASE_NOT_FOUND\x10\x05\x12.\n*ERROR_REASON_KNOWLEDGE_BASE_ALREADY_EXISTS\x10\x06\x12#\n\x1f\x45RROR_REASON_DOCUMENT_NOT_FOUND\x10\x07\x12 \n\x1c\x45RROR_REASON_MODEL_NOT_FOUND\x10\x08\x12\x1f\n\x1b\x45RROR_REASON_MODEL_MISMATCH\x10\t\x12 \n\x1c\x45RROR_REASON_MODEL_NOT_READY\x10\n\x12\x1b\n\x17\x45RROR_REASON_EMPTY_TEXT\x10\x0b\x12\x1e\n\x1a\x45RROR_REASON_TEXT_TOO_LONG\x10\x0c\x12!\n\x1d\x45RROR_REASON_INFERENCE_FAILED\x10\r\x12\x1b\n\x17\x45RROR_REASON_QUEUE_FULL\x10\x0e\x12\"\n\x1e\x45RROR_REASON_DEADLINE_EXCEEDED\x10\x0f\x12\x1a\n\x16\x45RROR_REASON_CANCELLED\x10\x10\x12\x1e\n\x1a\x45RROR_REASON_SHUTTING_DOWN\x10\x11\x12\'\n#ERROR_REASON_DEPENDENCY_UNAVAILABLE\x10\x12\x12,\n(ERROR_REASON_DEPENDENCY_INVALID_RESPONSE\x10\x13\x12\'\n#ERROR_REASON_UNSUPPORTED_MEDIA_TYPE\x10\x14\x12$\n ERROR_REASON_DOCUMENT_UNREADABLE\x10\x15\x12\x1f\n\x1b\x45RROR_REASON_DOCUMENT_EMPTY\x10\x16\x12#\n\x1f\x45RROR_REASON_DOCUMENT_TOO_LARGE\x10\x17\x12\x19\n\x15\x45RROR_REASON_CONFLICT\x10\x18\x12$\n ERROR_REASON_FEATURE_UNSUPPORTED\x10\x19\x12\x19\n\x15\x45RROR_REASON_INTERNAL\x10\x1a\x12!\n\x1d\x45RROR_REASON_CONTENT_LEFT_OUT\x10\x1b\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,10 +33,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ITEMERROR_METADATAENTRY']._loaded_options = None
   _globals['_ITEMERROR_METADATAENTRY']._serialized_options = b'8\001'
-  _globals['_ERRORREASON']._serialized_start=240
-  _globals['_ERRORREASON']._serialized_end=1234
+  _globals['_ERRORREASON']._serialized_start=288
+  _globals['_ERRORREASON']._serialized_end=1282
   _globals['_ITEMERROR']._serialized_start=52
-  _globals['_ITEMERROR']._serialized_end=237
-  _globals['_ITEMERROR_METADATAENTRY']._serialized_start=190
-  _globals['_ITEMERROR_METADATAENTRY']._serialized_end=237
+  _globals['_ITEMERROR']._serialized_end=285
+  _globals['_ITEMERROR_METADATAENTRY']._serialized_start=219
+  _globals['_ITEMERROR_METADATAENTRY']._serialized_end=266
 # @@protoc_insertion_point(module_scope)

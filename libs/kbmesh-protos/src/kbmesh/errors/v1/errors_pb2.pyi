@@ -52,7 +52,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     `expected_fingerprint`, `actual_fingerprint`.
     """
     ERROR_REASON_MODEL_NOT_READY: _ErrorReason.ValueType  # 10
-    """UNAVAILABLE. The model is still loading, or could not be loaded. Metadata: `model`."""
+    """UNAVAILABLE. The model is still loading, could not be loaded, or lost its device; ListModels tells which. Metadata:
+    `model`.
+    """
     ERROR_REASON_EMPTY_TEXT: _ErrorReason.ValueType  # 11
     """INVALID_ARGUMENT, and per item. The text is blank. Metadata: `field`."""
     ERROR_REASON_TEXT_TOO_LONG: _ErrorReason.ValueType  # 12
@@ -133,7 +135,9 @@ ERROR_REASON_MODEL_MISMATCH: ErrorReason.ValueType  # 9
 `expected_fingerprint`, `actual_fingerprint`.
 """
 ERROR_REASON_MODEL_NOT_READY: ErrorReason.ValueType  # 10
-"""UNAVAILABLE. The model is still loading, or could not be loaded. Metadata: `model`."""
+"""UNAVAILABLE. The model is still loading, could not be loaded, or lost its device; ListModels tells which. Metadata:
+`model`.
+"""
 ERROR_REASON_EMPTY_TEXT: ErrorReason.ValueType  # 11
 """INVALID_ARGUMENT, and per item. The text is blank. Metadata: `field`."""
 ERROR_REASON_TEXT_TOO_LONG: ErrorReason.ValueType  # 12
@@ -211,10 +215,13 @@ class ItemError(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
+    RETRY_AFTER_MS_FIELD_NUMBER: _builtins.int
     reason: Global___ErrorReason.ValueType
     """Why, for a machine."""
     message: _builtins.str
     """Why, for a person. Holds no text of the item."""
+    retry_after_ms: _builtins.int
+    """When to come back, in milliseconds. Present where the reason is QUEUE_FULL, as google.rpc.RetryInfo is for a call."""
     @_builtins.property
     def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """The keys that the reason's comment names."""
@@ -225,11 +232,14 @@ class ItemError(_message.Message):
         reason: Global___ErrorReason.ValueType = ...,
         message: _builtins.str = ...,
         metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        retry_after_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_retry_after_ms", b"_retry_after_ms", "retry_after_ms", b"retry_after_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "metadata", b"metadata", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retry_after_ms", b"_retry_after_ms", "message", b"message", "metadata", b"metadata", "reason", b"reason", "retry_after_ms", b"retry_after_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__retry_after_ms: _TypeAlias = _typing.Literal["retry_after_ms"]  # noqa: Y015
+    _WhichOneofArgType__retry_after_ms: _TypeAlias = _typing.Literal["_retry_after_ms", b"_retry_after_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__retry_after_ms) -> _WhichOneofReturnType__retry_after_ms | None: ...
 
 Global___ItemError: _TypeAlias = ItemError  # noqa: Y015

@@ -44,6 +44,54 @@ METHOD_LATE_INTERACTION: Method.ValueType  # 2
 """MaxSim over the token vectors of an embedding model. Results carry neither logit nor probability: blend by rank."""
 Global___Method: _TypeAlias = Method  # noqa: Y015
 
+class _Priority:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PriorityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Priority.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PRIORITY_UNSPECIFIED: _Priority.ValueType  # 0
+    """Means INTERACTIVE."""
+    PRIORITY_INTERACTIVE: _Priority.ValueType  # 1
+    """Somebody is waiting."""
+    PRIORITY_BULK: _Priority.ValueType  # 2
+    """Nobody is: evaluation, backfill. Keeps a guaranteed share."""
+
+class Priority(_Priority, metaclass=_PriorityEnumTypeWrapper):
+    """Priority is the lane a request waits in."""
+
+PRIORITY_UNSPECIFIED: Priority.ValueType  # 0
+"""Means INTERACTIVE."""
+PRIORITY_INTERACTIVE: Priority.ValueType  # 1
+"""Somebody is waiting."""
+PRIORITY_BULK: Priority.ValueType  # 2
+"""Nobody is: evaluation, backfill. Keeps a guaranteed share."""
+Global___Priority: _TypeAlias = Priority  # noqa: Y015
+
+class _Truncation:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _TruncationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Truncation.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TRUNCATION_UNSPECIFIED: _Truncation.ValueType  # 0
+    """Means END."""
+    TRUNCATION_END: _Truncation.ValueType  # 1
+    """Cut off the end."""
+    TRUNCATION_NONE: _Truncation.ValueType  # 2
+    """Refuse that document with TEXT_TOO_LONG."""
+
+class Truncation(_Truncation, metaclass=_TruncationEnumTypeWrapper):
+    """Truncation says what to do with a document that is longer than all the windows in which it may be scored."""
+
+TRUNCATION_UNSPECIFIED: Truncation.ValueType  # 0
+"""Means END."""
+TRUNCATION_END: Truncation.ValueType  # 1
+"""Cut off the end."""
+TRUNCATION_NONE: Truncation.ValueType  # 2
+"""Refuse that document with TEXT_TOO_LONG."""
+Global___Truncation: _TypeAlias = Truncation  # noqa: Y015
+
 @_typing.final
 class RerankRequest(_message.Message):
     """RerankRequest asks for scores."""
@@ -54,12 +102,23 @@ class RerankRequest(_message.Message):
     QUERY_FIELD_NUMBER: _builtins.int
     DOCUMENTS_FIELD_NUMBER: _builtins.int
     TOP_N_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    TRUNCATION_FIELD_NUMBER: _builtins.int
+    MAX_WINDOWS_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """Name of the model. The server's default when empty."""
     query: _builtins.str
     """The query. At most 10,000 characters by default."""
     top_n: _builtins.int
     """Returns only the best so many results. All when absent."""
+    priority: Global___Priority.ValueType
+    """Lane to wait in."""
+    truncation: Global___Truncation.ValueType
+    """What to do with documents over the limit."""
+    max_windows: _builtins.int
+    """Windows in which one document is scored at most. At least 1, which cuts a document at the model's limit; the
+    server's own limit (32 by default) where it is absent or larger.
+    """
     @_builtins.property
     def documents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The documents. 1 to 1000, each at most 1,000,000 characters by default."""
@@ -71,13 +130,21 @@ class RerankRequest(_message.Message):
         query: _builtins.str = ...,
         documents: _abc.Iterable[_builtins.str] | None = ...,
         top_n: _builtins.int | None = ...,
+        priority: Global___Priority.ValueType = ...,
+        truncation: Global___Truncation.ValueType = ...,
+        max_windows: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_top_n", b"_top_n", "top_n", b"top_n"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_windows", b"_max_windows", "_top_n", b"_top_n", "max_windows", b"max_windows", "top_n", b"top_n"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_top_n", b"_top_n", "documents", b"documents", "model", b"model", "query", b"query", "top_n", b"top_n"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_windows", b"_max_windows", "_top_n", b"_top_n", "documents", b"documents", "max_windows", b"max_windows", "model", b"model", "priority", b"priority", "query", b"query", "top_n", b"top_n", "truncation", b"truncation"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__max_windows: _TypeAlias = _typing.Literal["max_windows"]  # noqa: Y015
+    _WhichOneofArgType__max_windows: _TypeAlias = _typing.Literal["_max_windows", b"_max_windows"]  # noqa: Y015
     _WhichOneofReturnType__top_n: _TypeAlias = _typing.Literal["top_n"]  # noqa: Y015
     _WhichOneofArgType__top_n: _TypeAlias = _typing.Literal["_top_n", b"_top_n"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_windows) -> _WhichOneofReturnType__max_windows | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__top_n) -> _WhichOneofReturnType__top_n | None: ...
 
 Global___RerankRequest: _TypeAlias = RerankRequest  # noqa: Y015
@@ -94,7 +161,7 @@ class Receipt(_message.Message):
     tokens: _builtins.int
     """Tokens that the model read over all windows, the query not included."""
     tokens_cut: _builtins.int
-    """Tokens that were cut off. Zero where the document was scored in windows."""
+    """Tokens that were cut off: those that stand in no window."""
     windows: _builtins.int
     """Windows that were scored; the document takes the maximum."""
     def __init__(
@@ -214,12 +281,17 @@ class RerankResponse(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     MODEL_FINGERPRINT_FIELD_NUMBER: _builtins.int
     TIMINGS_FIELD_NUMBER: _builtins.int
+    QUERY_TOKENS_CUT_FIELD_NUMBER: _builtins.int
     method: Global___Method.ValueType
     """The way the scores came about."""
     model: _builtins.str
     """Name of the model."""
     model_fingerprint: _builtins.str
     """Fingerprint of the model."""
+    query_tokens_cut: _builtins.int
+    """Tokens that were cut off the end of the query. Not zero only where the query alone is over its share of the model's
+    tokens, which is half of them.
+    """
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___Result]:
         """The results, best first; ties by index, failed documents last."""
@@ -236,10 +308,11 @@ class RerankResponse(_message.Message):
         model: _builtins.str = ...,
         model_fingerprint: _builtins.str = ...,
         timings: Global___Timings | None = ...,
+        query_tokens_cut: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["timings", b"timings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["method", b"method", "model", b"model", "model_fingerprint", b"model_fingerprint", "results", b"results", "timings", b"timings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["method", b"method", "model", b"model", "model_fingerprint", b"model_fingerprint", "query_tokens_cut", b"query_tokens_cut", "results", b"results", "timings", b"timings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

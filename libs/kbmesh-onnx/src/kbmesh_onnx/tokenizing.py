@@ -7,22 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
-from kbmesh_rpc.errors import DeadlineExceeded, QueueFull, ShuttingDown
+from kbmesh_onnx.batch_errors import BatcherClosedError, ItemExpiredError, QueueFullError
+from kbmesh_onnx.throughput import retry_seconds
+from kbmesh_onnx.token_estimate import BYTES_PER_TOKEN
 
 ResultT = TypeVar("ResultT")
 
 LANE_CHARACTERS = 32 * 1024 * 1024
 SLICE_CHARACTERS = 65_536
-CHARACTERS_PER_TOKEN = 3
-"""Fewer than prose has, so that an estimate is rather too high than too low."""
-SPARE_TOKENS = 2
-MIN_RETRY_SECONDS = 0.1
-MAX_RETRY_SECONDS = 60.0
-
-
-def estimate_tokens(texts: Sequence[str], *, prefix: str = "", max_tokens: int) -> int:
-    """About how many tokens the model will read of the texts; rather more than fewer."""
-    return sum(min(max_tokens, (len(prefix) + len(text)) // CHARACTERS_PER_TOKEN + SPARE_TOKENS) for text in texts)
 
 
 class TokenizingLane:
@@ -55,8 +47,8 @@ class TokenizingLane:
     ) -> list[ResultT]:
         """Gives what `work` makes of the texts, in order. `work` gets some texts and the index of the first.
 
-        `deadline` is a time of `time.monotonic`. Raises QueueFull where too much waits, DeadlineExceeded, and what
-        `work` raises.
+        `deadline` is a time of `time.monotonic`. Raises QueueFullError where too much waits, ItemExpiredError,
+        BatcherClosedError, and what `work` raises.
         """
         with self._admitted(sum(map(len, texts))):
             if self._turn is None:
@@ -71,14 +63,14 @@ class TokenizingLane:
         results: list[ResultT] = []
         for start, end in _slices(texts):
             if self._closed:
-                raise ShuttingDown
+                raise BatcherClosedError("the tokenising lane is closed")
             if deadline is not None and deadline <= time.monotonic():
-                raise DeadlineExceeded("tokenize")
+                raise ItemExpiredError("while it waited to be tokenised")
             results += await loop.run_in_executor(self._thread, self._timed, work, texts[start:end], start)
         return results
 
     def close(self) -> None:
-        """Ends the thread once it has done what it was given. Calls that have slices left end as ShuttingDown."""
+        """Ends the thread once it has done what it was given. Calls that have slices left end as BatcherClosedError."""
         self._closed = True
         self._thread.shutdown(wait=False)
 
@@ -99,10 +91,10 @@ class TokenizingLane:
         if self._characters > 0 and over > 0:
             speed = self._characters_per_second
             wait = min(self._characters, over) / speed if speed else 1.0
-            raise QueueFull(
-                queued_tokens=self._characters // CHARACTERS_PER_TOKEN,
-                limit=self._limit // CHARACTERS_PER_TOKEN,
-                retry_after_seconds=min(MAX_RETRY_SECONDS, max(MIN_RETRY_SECONDS, wait)),
+            raise QueueFullError(
+                queued_tokens=self._characters // BYTES_PER_TOKEN,
+                limit=self._limit // BYTES_PER_TOKEN,
+                retry_after_seconds=retry_seconds(wait),
             )
         self._characters += characters
         try:
