@@ -17,8 +17,10 @@ gives the same chunks."""
 _EFFORT_AT_FIRST = 1_000
 _CHARACTERS_PER_EFFORT = 16
 """How far the parser has to come with each of these calls, but for the first: what is not code holds it up."""
-_EFFORT_WITH_ERRORS = 8
-"""How much a call costs, in these, once the parser looks for ways around an error."""
+_ERRORS_AT_FIRST = 100
+_CHARACTERS_PER_ERROR = 3_000
+"""How far it has to come with each call in which it looks for a way around an error, but for the first. In code with a
+bracket too many or too few it takes one in 5,000 characters, in what is no code one in 500."""
 _SECONDS = 2.0
 _SECONDS_PER_CHARACTER = 1e-6
 """What the processor may take besides: there is text of which each step takes longer than the one before. Ordinary code
@@ -49,10 +51,12 @@ def grammar_of(language: Language) -> tree_sitter.Language:
 class ParsingStopped(Exception):
     """Parsing takes too much."""
 
-    def __init__(self, position: int) -> None:
+    def __init__(self, position: int, *, broken: bool = False) -> None:
         super().__init__(f"parsing was stopped at {position}")
         self.position = position
         """What is before may be parsed alone; what is wrong is not far behind it, as far as is known."""
+        self.broken = broken
+        """Whether it takes too much because it is not in the language."""
 
 
 def parse(
@@ -72,26 +76,22 @@ def parse(
         source = single_bytes(text)
     if language.name in _WITH_ARGUMENTS and (place := _too_many_open(source)) is not None:
         raise ParsingStopped(place)
-    effort, calls, wrong, stopped = 0, 0, -1, -1
+    calls, errors, wrong, stopped = 0, 0, -1, -1
     latest = clock() + _SECONDS + len(source) * _SECONDS_PER_CHARACTER
 
     def progress(offset: int, has_error: bool) -> bool:
-        nonlocal effort, calls, wrong, stopped
-        if has_error:
-            effort += _EFFORT_WITH_ERRORS
-            if wrong < 0:
-                wrong = offset
-        else:
-            effort += 1
+        nonlocal calls, errors, wrong, stopped
         calls += 1
+        if has_error:
+            errors += 1
+            wrong = offset if wrong < 0 else wrong
+            if errors > _ERRORS_AT_FIRST and errors > _ERRORS_AT_FIRST + offset // _CHARACTERS_PER_ERROR:
+                stopped = offset
         if not calls % _CALLS_BETWEEN_CHECKS:
             checkpoint()
-            if clock() > latest:
+            allowed = min(_EFFORT, _EFFORT_AT_FIRST + offset // _CHARACTERS_PER_EFFORT)
+            if calls > allowed or clock() > latest:
                 stopped = offset
-        if effort > _EFFORT_AT_FIRST and (
-            effort > _EFFORT or effort > _EFFORT_AT_FIRST + offset // _CHARACTERS_PER_EFFORT
-        ):
-            stopped = offset
         return stopped >= 0
 
     parser = tree_sitter.Parser(grammar_of(language))
@@ -101,7 +101,7 @@ def parse(
         # What the binding raises where the progress callback asked it to stop.
         if stopped < 0:
             raise
-    raise ParsingStopped(wrong if wrong >= 0 else stopped // 2)
+    raise ParsingStopped(wrong if wrong >= 0 else stopped // 2, broken=errors > _ERRORS_AT_FIRST)
 
 
 def _too_many_open(source: bytes) -> int | None:

@@ -19,12 +19,7 @@ _LEAST = 1024
 """Characters of the start of a text that are worth parsing where the rest is not."""
 _PRESSED = 1024 * 1024
 _LONG_LINE = 5000
-_ERROR_EVERY = 512
-_SAMPLE = 16 * 1024
-"""Characters of each sample of a long file by which it is found out whether parsing all of it is worth it: the parser
-takes ten times as long over what is not code."""
-_SAMPLE_EVERY = 256 * 1024
-_MOST_SAMPLES = 8
+_NEAR = 16 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +39,7 @@ def understand(text: str, language: Language, checkpoint: Callable[[], None]) ->
     """
     if _is_pressed(text):
         return Understanding(outline=None, stopped=True)
-    end = _promising(text, language, checkpoint)
+    end = len(text)
     stopped = False
     for _ in range(_TRIES):
         if end < min(_LEAST, len(text)):
@@ -52,7 +47,7 @@ def understand(text: str, language: Language, checkpoint: Callable[[], None]) ->
         try:
             outline = _outline(text[:end], language, checkpoint)
         except ParsingStopped as error:
-            stopped = True
+            stopped = stopped or not error.broken
             end = _line_before(text, min(error.position, end * 3 // 4))
             continue
         if is_broken(outline, end):
@@ -118,38 +113,10 @@ def _is_pressed(text: str) -> bool:
     return len(text) > _PRESSED and len(text) > _LONG_LINE * text.count("\n")
 
 
-def _promising(text: str, language: Language, checkpoint: Callable[[], None]) -> int:
-    """How much of a text is worth parsing, as samples of it show: all of it, unless the first or two of the others
-    are broken. One may lie in a long string."""
-    if len(text) <= _SAMPLE_EVERY:
-        return len(text)
-    if _is_sample_broken(text[:_SAMPLE], language, checkpoint):
-        return 0
-    count = min(_MOST_SAMPLES, len(text) // _SAMPLE_EVERY)
-    broken: list[int] = []
-    good = 0
-    for number in range(1, count + 1):
-        start = text.find("\n", number * (len(text) - _SAMPLE) // count) + 1
-        if _is_sample_broken(text[start : start + _SAMPLE], language, checkpoint):
-            broken.append(good)
-        else:
-            good = start + _SAMPLE
-    return len(text) if len(broken) < 2 else _line_before(text, max(_SAMPLE, broken[0]))
-
-
-def _is_sample_broken(sample: str, language: Language, checkpoint: Callable[[], None]) -> bool:
-    try:
-        outline = Outline(sample, parse(sample, language, checkpoint).root_node, syntax_of(language))
-    except ParsingStopped:
-        return True
-    # A definition or a string that the sample cuts in two is one error, however long.
-    return len(outline.errors) > _SAMPLE // _ERROR_EVERY and is_broken(outline, len(sample))
-
-
 def _line_before(text: str, position: int) -> int:
     """The start of the last line before a position, of one without indentation after a blank line where there is one
     near."""
-    near = max(0, position - _SAMPLE)
+    near = max(0, position - _NEAR)
     place = text.rfind("\n", near, position) + 1
     while (blank := text.rfind("\n\n", near, position)) >= 0:
         if text[blank + 2 : blank + 3] not in {" ", "\t", "\n", "\r", "}", ")", "]"}:
