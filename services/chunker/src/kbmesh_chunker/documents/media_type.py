@@ -115,6 +115,14 @@ _HEADING_LINE = re.compile(r"^#{1,6}[ \t]+\S", re.MULTILINE)
 _MARKDOWN_SIGN = re.compile(r"^(?:```|~~~|\|[ \t]*:?-{3,}|(?:[-*+]|\d+\.)[ \t]+\S)|\[[^\]\n]{1,80}\]\(", re.MULTILINE)
 _NOTEBOOK_START = re.compile(r'\{\s{0,8}"(?:cells|metadata|nbformat|nbformat_minor|worksheets)"\s{0,8}:')
 _NOTEBOOK_CELL = re.compile(r'"cell_type"\s{0,8}:\s{0,8}"(?:code|markdown|raw|heading)"')
+_TITLED = re.compile(
+    r"#{1,6}[ \t]+[^\s#][^\n]*\n(?:[ \t\r]*\n)+(?P<paragraph>[^\W\d_][^\n]*(?:\n[ \t]*[^\s#][^\n]*)*)"
+)
+_SENTENCE_END = re.compile(r"[.!?:。！？：][\"'”’»)\]*_]*$")
+# Keys and values, and lines that end as those of code do.
+_SETTING = re.compile(r"^[ \t]*[\w.\[\]\"'-]+[ \t]*(?:[:+]?=|:(?=[ \t\r]|$))|[;{}\\][ \t\r]*$", re.MULTILINE)
+_FEWEST_WORDS = 8
+_FEWEST_CHARACTERS = 24
 _POSTMARK = re.compile(r"From [^\r\n]{1,300}\d:\d\d[^\r\n]{0,100}\r?\n")
 _FIELD = re.compile(r"([!-9;-~]{1,80})[ \t]{0,4}:")
 _SENT_BY = frozenset({"from", "received", "return-path", "message-id", "delivered-to"})
@@ -229,9 +237,21 @@ def type_by_content(text: str) -> str:
     if (mail := _mail_type(head)) != "":
         return mail
     headings = len(_HEADING_LINE.findall(head))
-    if headings >= 2 or (headings and _MARKDOWN_SIGN.search(head)):
+    if headings >= 2 or (headings and (_MARKDOWN_SIGN.search(head) or _is_titled_prose(head))):
         return MARKDOWN
     return PLAIN
+
+
+def _is_titled_prose(head: str) -> bool:
+    """Whether a text begins with a heading and sentences below it, rather than with a comment of settings or code."""
+    titled = _TITLED.match(head)
+    if titled is None or _SETTING.search(head):
+        return False
+    paragraph = titled["paragraph"].rstrip()
+    words = len(paragraph.split())
+    # Scripts without spaces have few words.
+    long = words >= _FEWEST_WORDS or (not paragraph.isascii() and len(paragraph) >= _FEWEST_CHARACTERS)
+    return long and _SENTENCE_END.search(paragraph) is not None
 
 
 def _mail_type(head: str) -> str:
