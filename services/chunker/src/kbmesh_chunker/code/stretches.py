@@ -3,56 +3,31 @@
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
 import tree_sitter
 
 from kbmesh_chunker import graphemes
-from kbmesh_chunker.blank import MAX_INDENT, next_start, substance_end, trim_end
+from kbmesh_chunker.blank import MAX_INDENT, next_start, trim_end
 from kbmesh_chunker.code.definition import Definition
 from kbmesh_chunker.code.lines import line_breaks
+from kbmesh_chunker.code.merging import CLOSING_CHARACTERS, Merging
 from kbmesh_chunker.code.outline import MAX_DEPTH, Outline, body_of
 from kbmesh_chunker.code.packing import Packing
 from kbmesh_chunker.code.signature import doc_sentence, signature
 from kbmesh_chunker.code.statements import statement_breaks
+from kbmesh_chunker.code.stretch import Stretch, joined
 from kbmesh_chunker.code.syntax import Role, Syntax
 from kbmesh_chunker.config import SizeUnit
 from kbmesh_chunker.context import BUDGET_SHARE, Context
 from kbmesh_chunker.strategies.port import Work
 
 _SMALL_SHARE = 6
-_TINY_SHARE = 12
 _DEEP_SHARE = 3
-_MEMBER_SHARE = 4
-_CLOSING_CHARACTERS = 64
 _CLOSING = re.compile(r"[\s)\]};,]*(?:(?:end|fi|done|esac|#[ \t]*endif)\b)?[\s)\]};,]*(?:(?://|/\*|#)[^\n]*)?")
 _TOKEN = re.compile(r"\w{1,5}|[^\w\s]")
 _DEEPEST_PATH = 8
-
-
-@dataclass(kw_only=True, slots=True, eq=False)
-class Stretch:
-    """A stretch of code that becomes a piece. Nobody changes one; a frozen class would take thrice as long to fill."""
-
-    start: int
-    end: int
-    around: tuple[Definition, ...] = ()
-    """What it is in, outermost first."""
-    about: Definition | None = None
-    """The one definition that it is, or is a part of."""
-    whole: bool = False
-    """Whether all of `about`, or of several definitions, is in it."""
-    owner: str = ""
-    """The type that it is of, where it holds several of what stands beside that type."""
-    part: int = 0
-    """Which part of a definition it is, from 1; 0 where it is not one of several."""
-    parts: int = 0
-
-    @property
-    def path(self) -> tuple[Definition, ...]:
-        """What it is in, and what it is about."""
-        return self.around if self.about is None else (*self.around, self.about)
 
 
 class Stretches:
@@ -74,13 +49,14 @@ class Stretches:
     def all(self) -> list[Stretch]:
         """All of the text, in order."""
         found = list(self._scope(0, len(self._text), self._outline.definitions, ()))
-        return self._merge_small(self._merge_tiny(self._merge_stubs(found)))
+        return Merging(self._work, self._outline, self._syntax, self, self._window).all(found)
 
     def context(self, stretch: Stretch) -> Context:
         """The signatures of what a stretch is in, those that it does not hold itself."""
-        return self._context(stretch.path, stretch.start, stretch.end)
+        return self.context_of(stretch.path, stretch.start, stretch.end)
 
-    def _context(self, path: Sequence[Definition], start: int, end: int) -> Context:
+    def context_of(self, path: Sequence[Definition], start: int, end: int) -> Context:
+        """The signatures of `path` that text[start:end] does not hold itself."""
         above = len(path)
         while above and start <= path[above - 1].head < end:
             above -= 1
@@ -121,13 +97,14 @@ class Stretches:
         index = bisect_left(self._error_starts, end) - 1
         return index >= 0 and self._outline.errors[index][1] > start
 
-    def _fits(self, start: int, end: int, path: Sequence[Definition]) -> bool:
+    def fits(self, start: int, end: int, path: Sequence[Definition]) -> bool:
+        """Whether text[start:end] fits into a piece, with the context that it has within `path`."""
         work = self._work
         if work.measure.length(start, end) > work.limits.size:
             return False
         if work.cap is None:
             return True
-        return work.cap.measure.length(start, end) + self._context(path, start, end).tokens <= work.cap.tokens
+        return work.cap.measure.length(start, end) + self.context_of(path, start, end).tokens <= work.cap.tokens
 
     def _scope(
         self, start: int, end: int, inner: Sequence[Definition], around: tuple[Definition, ...]
@@ -155,8 +132,8 @@ class Stretches:
 
     def _closes(self, start: int, end: int) -> bool:
         """Whether nothing but the closing marks of what is around is in text[start:end]."""
-        rest = self._text[start:end].strip() if end - start <= 4 * _CLOSING_CHARACTERS else ""
-        return 0 < len(rest) <= _CLOSING_CHARACTERS and _CLOSING.fullmatch(rest) is not None
+        rest = self._text[start:end].strip() if end - start <= 4 * CLOSING_CHARACTERS else ""
+        return 0 < len(rest) <= CLOSING_CHARACTERS and _CLOSING.fullmatch(rest) is not None
 
     def _line_start(self, position: int, earliest: int) -> int:
         """The start of the line of a position, where there is but white space between."""
@@ -181,7 +158,7 @@ class Stretches:
         begin, end = self._trim(start, end)
         if begin >= end:
             return
-        if self._fits(begin, end, around):
+        if self.fits(begin, end, around):
             yield Stretch(start=begin, end=end, around=around)
             return
         for window in self._cut(begin, end, around):
@@ -193,7 +170,7 @@ class Stretches:
         begin, end = self._trim(start, end)
         if begin >= end:
             return
-        if not definition.apart and self._fits(begin, end, around):
+        if not definition.apart and self.fits(begin, end, around):
             yield Stretch(start=begin, end=end, around=around, about=definition, whole=True)
             return
         path = (*around, definition)
@@ -244,7 +221,7 @@ class Stretches:
         for place in dict.fromkeys((attributed, node.start_byte, function)):
             for begin in dict.fromkeys((self._line_start(place, start), place)):
                 for finish in dict.fromkeys((end, own_end)):
-                    if start <= begin < finish and self._fits(begin, finish, around):
+                    if start <= begin < finish and self.fits(begin, finish, around):
                         found = self._trim(begin, finish)
                         return found if found[0] < found[1] else None
         return None
@@ -267,7 +244,7 @@ class Stretches:
         """The tokens of the context of a window by its start, wherever it ends."""
 
         def tokens(start: int) -> int:
-            return max(self._context(path, start, start).tokens, self._context(path, start, start + 1).tokens)
+            return max(self.context_of(path, start, start).tokens, self.context_of(path, start, start + 1).tokens)
 
         return tokens
 
@@ -307,7 +284,7 @@ class Stretches:
             if (
                 last is not None
                 and self._are_beside(last[-1], stretch, path)
-                and self._fits(last[0].start, stretch.end, path)
+                and self.fits(last[0].start, stretch.end, path)
             ):
                 last.append(stretch)
                 continue
@@ -316,7 +293,7 @@ class Stretches:
                 self._balance(groups[-3], groups[-2], path)
         if len(groups) > 1:
             self._balance(groups[-2], groups[-1], path)
-        return [reduce(_joined, group) for group in groups]
+        return [reduce(joined, group) for group in groups]
 
     def _are_beside(self, first: Stretch, second: Stretch, path: tuple[Definition, ...]) -> bool:
         return not first.parts and not second.parts and first.around == path and second.around == path
@@ -327,110 +304,14 @@ class Stretches:
             len(first) > 1
             and self._are_beside(first[-1], second[0], path)
             and second[-1].end - first[-1].start <= first[-1].end - first[0].start
-            and self._fits(first[-1].start, second[-1].end, path)
+            and self.fits(first[-1].start, second[-1].end, path)
         ):
             second.insert(0, first.pop())
-
-    def _merge_stubs(self, found: Sequence[Stretch]) -> list[Stretch]:
-        """Lets nothing stand alone that is only punctuation, and keeps together what is on one line, as all is in code
-        that a machine made small."""
-        merged: list[Stretch] = []
-        for stretch in found:
-            if merged and self._belongs(merged[-1], stretch) and self._may_join(merged[-1], stretch):
-                merged[-1] = _joined(merged[-1], stretch)
-            else:
-                merged.append(stretch)
-        return merged
-
-    def _belongs(self, first: Stretch, second: Stretch) -> bool:
-        if "\n" not in self._text[first.end : second.start + 1] and not (first.parts and second.parts):
-            return True
-        return self._stub(second) or self._stub(first)
-
-    def _stub(self, stretch: Stretch) -> bool:
-        return (
-            stretch.end - stretch.start <= _CLOSING_CHARACTERS
-            and substance_end(self._text, stretch.start, stretch.end) is None
-        )
-
-    def _merge_tiny(self, found: Sequence[Stretch]) -> list[Stretch]:
-        """Lets no statement stand alone that says little, such as `main();`, and puts what is small and of one type
-        together, where the language has its methods outside it."""
-        merged: list[Stretch] = []
-        for stretch in found:
-            last = merged[-1] if merged else None
-            if last is None or not last.whole or last.around != stretch.around or stretch.parts or last.parts:
-                merged.append(stretch)
-            elif stretch.about is None and not stretch.whole:
-                if (
-                    stretch.end - stretch.start <= self._window // _TINY_SHARE
-                    and not self._is_comment(stretch)
-                    and not self._outline.errors
-                    and self._fits(last.start, stretch.end, last.around)
-                ):
-                    merged[-1] = replace(last, end=stretch.end)
-                else:
-                    merged.append(stretch)
-            elif (
-                self._is_owned(last, stretch)
-                and min(last.end - last.start, stretch.end - stretch.start) <= self._window // _MEMBER_SHARE
-                and self._fits(last.start, stretch.end, last.around)
-            ):
-                owner = _owner(stretch)
-                about = last.about if last.about is not None and last.about.role is not Role.FUNCTION else None
-                merged[-1] = replace(last, end=stretch.end, about=about, owner=owner)
-            else:
-                merged.append(stretch)
-        return merged
-
-    def _is_comment(self, stretch: Stretch) -> bool:
-        """Whether a stretch is one comment, which speaks of what follows."""
-        node = self._outline.root.named_descendant_for_byte_range(stretch.start, stretch.end)
-        return node is not None and node.kind_id in self._syntax.leading
-
-    def _is_owned(self, first: Stretch, second: Stretch) -> bool:
-        """Whether two neighbours are of one type, beside which its methods stand."""
-        return self._syntax.beside and bool(owner := _owner(second)) and _owner(first) == owner
-
-    def _merge_small(self, found: list[Stretch]) -> list[Stretch]:
-        """Joins what is shorter than the minimum to a neighbour."""
-        minimum = self._work.limits.minimum
-        if not minimum:
-            return found
-        length = self._work.measure.length
-        merged: list[Stretch] = []
-        for stretch in found:
-            small = merged and (
-                length(stretch.start, stretch.end) < minimum or length(merged[-1].start, merged[-1].end) < minimum
-            )
-            if small and self._may_join(merged[-1], stretch):
-                merged[-1] = _joined(merged[-1], stretch)
-            else:
-                merged.append(stretch)
-        return merged
-
-    def _may_join(self, first: Stretch, second: Stretch) -> bool:
-        work = self._work
-        limits = work.limits
-        if work.measure.length(first.start, second.end) > limits.size + limits.minimum:
-            return False
-        if work.cap is None:
-            return True
-        context = self._context(_shared(first.path, second.path), first.start, second.end)
-        return work.cap.measure.length(first.start, second.end) + context.tokens <= work.cap.tokens
 
 
 def text_is_plain(text: str) -> bool:
     """Whether every place in a text is between two characters."""
     return text.isascii() and "\r" not in text
-
-
-def _owner(stretch: Stretch) -> str:
-    """The type that a stretch is of."""
-    about = stretch.about
-    if about is None:
-        return stretch.owner
-    return about.name if about.role is not Role.FUNCTION else about.name.rpartition(".")[0]
 
 
 def _window(work: Work) -> int:
@@ -444,20 +325,3 @@ def _window(work: Work) -> int:
     if work.cap is not None:
         size = min(size, int(work.cap.tokens * characters))
     return max(1, size)
-
-
-def _joined(first: Stretch, second: Stretch) -> Stretch:
-    """Two neighbours in one."""
-    if first.about is second.about and first.about is not None:
-        return replace(first, end=second.end, whole=False)
-    around = first.around if first.around == second.around else _shared(first.path, second.path)
-    return Stretch(start=first.start, end=second.end, around=around, whole=first.whole or second.whole)
-
-
-def _shared(first: Sequence[Definition], second: Sequence[Definition]) -> tuple[Definition, ...]:
-    shared = []
-    for one, other in zip(first, second, strict=False):
-        if one is not other:
-            break
-        shared.append(one)
-    return tuple(shared)

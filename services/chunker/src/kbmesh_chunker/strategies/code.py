@@ -13,7 +13,8 @@ from kbmesh_chunker.code.line_map import LineMap
 from kbmesh_chunker.code.lines import line_breaks
 from kbmesh_chunker.code.outline import Outline
 from kbmesh_chunker.code.packing import even_cutter
-from kbmesh_chunker.code.stretches import Stretch, Stretches
+from kbmesh_chunker.code.stretch import Stretch
+from kbmesh_chunker.code.stretches import Stretches
 from kbmesh_chunker.code.syntax import Role, syntax_of
 from kbmesh_chunker.code.understanding import understand
 from kbmesh_chunker.config import Options, Sizes, Strategy
