@@ -11,7 +11,7 @@ from chunker.conftest import Chunk
 from chunker.laws import check_laws
 from chunker.test_code import code, texts
 from chunker.test_code_languages import SOURCES
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from kbmesh_chunker.chunking import Chunker
 from kbmesh_chunker.config import ConfigRequest, Strategy
@@ -145,6 +145,7 @@ def test_code_with_anything_in_it(
 
 
 @given(text=st.lists(TRICKY, max_size=80).map("".join), name=st.sampled_from(sorted(SOURCES)), size=st.integers(1, 60))
+@example(text="\r\r{", name="A.java", size=1)
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_anything_as_code(executor: Executor, text: str, name: str, size: int) -> None:
     check(executor, text, name, size, 0, 0)

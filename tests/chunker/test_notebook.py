@@ -147,7 +147,7 @@ def test_outputs_are_kept_within_bounds_and_what_is_not_text_is_named() -> None:
 
 
 def test_a_bad_cell_fails_alone() -> None:
-    bad = [None, {"cell_type": "code", "source": 3}, {"source": "x"}, {"cell_type": "telepathy", "source": ""}]
+    bad = [None, {"cell_type": "code", "source": 3}, {"cell_type": []}, {"cell_type": "telepathy", "source": ""}]
     document = reading(notebook(markdown("Before."), *bad, code("after()", {"data": 3}), {"cell_type": "code"}))
     assert [part.document.text for part in document.parts] == ["Before.", "after()"]
     assert [warning.metadata["cell"] for warning in document.warnings] == ["2", "3", "4", "5"]

@@ -60,7 +60,7 @@ class Packing:
             else:
                 after = self._next(limit, end)
                 found = list(even_cutter(work).cut(position, trim_end(text, position, after), context_tokens))
-                if after >= end or len(found) == 1:
+                if after >= end or len(found) < 2:
                     yield from found
                     position = fresh = next_start(text, after, end)
                 else:

@@ -181,7 +181,7 @@ def _cell(number: int, raw: Any, language: str, left_out: _LeftOut) -> _Cell:
         output = _output(raw.get("outputs"), left_out)
         grammar = Grammar.CODE if language else Grammar.PLAIN
         return _Cell(number=number, grammar=grammar, text=text, language=language, output=output)
-    if kind in {"raw", "html", "plaintext"}:
+    if kind in ("raw", "html", "plaintext"):
         return _Cell(number=number, grammar=Grammar.PLAIN, text=text)
     raise ValueError(f"its type {str(kind)[:_MAX_NAME]!r} is not known")
 
