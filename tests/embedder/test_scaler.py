@@ -20,6 +20,7 @@ from kbmesh_rpc.errors import KbmeshError, Reason
 from kbmesh_rpc.scaler.trigger import Peers
 from kbmesh_rpc.server import RunningServer
 from kbmesh_rpc.status import from_rpc_error
+from prometheus_client import REGISTRY
 
 METRIC = "kbmesh_tokens"
 PORT = 7402
@@ -123,11 +124,11 @@ async def keda(address: str) -> AsyncIterator[Keda]:
 
 
 async def embed(address: str, texts: Sequence[str], stack: AsyncExitStack) -> "asyncio.Task[object]":
-    """Begins a call, and waits until the replica has its texts."""
+    """Begins a call of texts of 10 tokens, and waits until the replica has counted them: first it has an estimate."""
     channel = await stack.enter_async_context(grpc.aio.insecure_channel(address))
     request = embedder_pb2.EmbedRequest(texts=texts, input_type=embedder_pb2.INPUT_TYPE_DOCUMENT)
     task = asyncio.ensure_future(EmbedderServiceStub(channel).Embed(request, timeout=60))
-    while await load(channel) == 0:
+    while await load(channel) != 10 * len(texts):
         pass
     return task
 
@@ -137,7 +138,8 @@ async def load(channel: grpc.aio.Channel) -> int | None:
     try:
         response = await LoadServiceStub(channel).GetLoad(load_pb2.GetLoadRequest())
     except grpc.aio.AioRpcError as error:
-        assert from_rpc_error(error, dependency="peer").reason is Reason.SHUTTING_DOWN
+        if from_rpc_error(error, dependency="peer").reason is not Reason.SHUTTING_DOWN:
+            raise
         return None
     return sum(
         each.queued_interactive_tokens + each.queued_bulk_tokens + each.running_tokens for each in response.models
@@ -187,6 +189,45 @@ async def test_a_replica_that_does_not_answer_is_not_taken_for_idle(replicas: Re
         error = await asked.refusal()
     assert error.reason is Reason.DEPENDENCY_UNAVAILABLE
     assert error.metadata == {"dependency": f"embedder-headless:{PORT}"}
+
+
+async def test_a_replica_that_comes_back_is_asked_again(replicas: Replicas) -> None:
+    first, second = await replicas.start(), await replicas.start()
+    async with keda(first) as asked:
+        assert await asked.tokens() == 0
+        before = _unanswered()
+        await replicas.servers[1].drain()
+        await asked.tokens()
+        assert _unanswered() == before + 1
+        replicas.behind_the_name.pop()
+        await replicas.start(port=int(second.rpartition(":")[2]))
+        while True:
+            before = _unanswered()
+            await asked.tokens()
+            if _unanswered() == before:
+                break
+
+
+def _unanswered() -> float:
+    return sum(
+        REGISTRY.get_sample_value("kbmesh_scaler_unanswered_total", {"counted_as": each}) or 0.0
+        for each in ("last_answer", "mean")
+    )
+
+
+async def test_the_callers_deadline_bounds_the_round(replicas: Replicas) -> None:
+    """A replica that hangs costs the caller no more than he has."""
+    silent = await asyncio.start_server(lambda reader, writer: asyncio.sleep(60), "127.0.0.1", 0)
+    first = await replicas.start(scaler_timeout_seconds=30.0)
+    port = silent.sockets[0].getsockname()[1]
+    replicas.behind_the_name.append(f"ipv4:127.0.0.1:{port}")
+    async with keda(first) as asked:
+        before = _unanswered()
+        request = pb2.GetMetricsRequest(scaledObjectRef=asked.scaled_object(), metricName=METRIC)
+        response = await asked.stub.GetMetrics(request, timeout=1)
+        assert response.metricValues[0].metricValueFloat == 0
+        assert _unanswered() == before + 1
+    silent.close()
 
 
 async def test_one_that_drains_counts_nothing_and_is_no_failure(replicas: Replicas, gate: Gate) -> None:

@@ -1,7 +1,8 @@
 """`tei.v1` with models of other kinds: prompts, no unit length, no tokens to show, not loaded, broken, draining."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -177,6 +178,33 @@ async def test_a_model_that_fails_is_a_failed_precondition_as_in_that_server(mon
         assert len((await stream.read()).embeddings) == 384
         code, error = await failure(stream.read())
         assert (code, error.reason) == (grpc.StatusCode.FAILED_PRECONDITION, Reason.INFERENCE_FAILED)
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    while True:
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+
+
+async def test_who_leaves_a_stream_leaves_nothing_in_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_run = threading.Event()
+
+    def slow(model: str, words: tuple[str, ...]) -> np.ndarray:
+        assert may_run.wait(30)
+        return embed_words(model, words)
+
+    monkeypatch.setattr("kbmesh_embedder.backends.fake.embed_words", slow)
+    backend = FakeBackend("fake", limits=QueueLimits(batch_tokens=8))
+    backend.warm_up = lambda: asyncio.sleep(0)
+    async with serving(backend) as stub:
+        try:
+            stream = stub.EmbedStream(iter([pb2.EmbedRequest(inputs="a text of some words")] * 20))
+            await _until(lambda: backend._batcher.queued_tokens > 0)
+            stream.cancel()
+            await _until(lambda: backend._batcher.queued_tokens == 0)
+        finally:
+            may_run.set()
 
 
 async def test_a_model_without_tokens_to_show_gives_its_vectors_all_the_same() -> None:

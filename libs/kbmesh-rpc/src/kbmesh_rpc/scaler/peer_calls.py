@@ -15,6 +15,12 @@ from kbmesh_rpc.scaler.trigger import Peers
 from kbmesh_rpc.status import from_rpc_error
 
 MAX_ANSWER_BYTES = 64 * 1024
+RECONNECT_OPTIONS = (
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+)
+"""gRPC's own wait grows to two minutes, in which a replica that is back would not be asked."""
 _FAMILIES = (socket.AF_INET, socket.AF_INET6)
 
 
@@ -68,7 +74,6 @@ class PeerCalls:
     def _channel(self, address: str) -> grpc.aio.Channel:
         if address not in self._channels:
             # Not `open_channel`: it leaves out who warms up or drains, and retries. Here each answer counts.
-            self._channels[address] = grpc.aio.insecure_channel(
-                address, options=client_options(max_message_bytes=MAX_ANSWER_BYTES)
-            )
+            options = [*client_options(max_message_bytes=MAX_ANSWER_BYTES), *RECONNECT_OPTIONS]
+            self._channels[address] = grpc.aio.insecure_channel(address, options=options)
         return self._channels[address]
