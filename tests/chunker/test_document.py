@@ -228,3 +228,15 @@ async def test_doc_06_front_matter_of_comments_has_no_heading(chunk: Chunk, end:
 async def test_a_heading_between_two_rules_is_a_heading(chunk: Chunk) -> None:
     chunked = await chunk("---\n\n# Title\n\n---\n\nText.\n", strategy=Strategy.DOCUMENT, media_type="text/markdown")
     assert chunked.document.title == "Title"
+
+
+@pytest.mark.parametrize("gap", ["", "\n"])
+async def test_headings_without_words_go_with_what_follows(chunk: Chunk, gap: str) -> None:
+    chunked = await markdown(chunk, f"# A\n\nOne.\n\n##\n{gap}##\n{gap}##\n\nTwo.\n")
+    assert [made.text.split()[-1] for made in chunked.chunks] == ["One.", "Two."]
+    assert holder(chunked, "Two.").piece.heading_path == ("A", "")
+
+
+async def test_millions_of_headings_are_few_chunks(chunk: Chunk) -> None:
+    chunked = await markdown(chunk, "#\n" * 20_000)
+    assert len(chunked.chunks) < 60

@@ -21,6 +21,8 @@ LINES = st.sampled_from(
         "-|-", "- > q", "- [r]: s", "``` t", "--", "   ", "\u00a0", "<pre>", "10. u", "plain text", "**v** w", "- item",
         "  - nested", "    - deeper", "   1. x", "  two more", "> more", ">", "[a](b) c", "[d]: e f", "<br>text",
         "</div>", "- [ ] task", "|---|---|", "| y | z |", "  ```", "   ```",
+        "  - x", "   * y", " 1) z", "   # h", "   ~~~", "  text", ":::", ":::{tip}", ":-", ": x", "<details>",
+        "</details>", "\tcode", "   para", "  ---", "    ```",
     ]
 )  # fmt: skip
 

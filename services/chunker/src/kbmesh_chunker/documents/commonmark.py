@@ -49,11 +49,12 @@ class BlockParser:
     def _by_library(self, line: int) -> Iterator[tuple[Sequence[BlockToken | Token], int]]:
         lines = self._lines
         contained = lines[line].lstrip(" \t")[:1] in _CONTAINED
-        end = _certain_end(lines, line)
+        end = filled = _certain_end(lines, line)
+        while filled > line and not lines[filled - 1].strip(" \t"):
+            filled -= 1
         for tokens, _, after in _parse_by_library("\n".join(lines[line:end]) + "\n", line):
             kind = tokens[0].type if tokens else ""
-            # An empty line may stand at the end of that.
-            if after >= end - 1 and (kind in _LONG or (contained and kind in _LISTS)):
+            if after >= filled and (kind in _LONG or (contained and kind in _LISTS)):
                 # It may go on after what the library was given.
                 return
             yield tokens, after
@@ -66,7 +67,10 @@ def _certain_end(lines: Sequence[str], line: int) -> int:
     while after < len(lines):
         # No block quote goes on after an empty line, and no item after one without indentation.
         if contained and not lines[after].strip(" \t"):
-            return after + 1
+            # A quote without a text takes the empty lines below it along.
+            while after < len(lines) and not lines[after].strip(" \t"):
+                after += 1
+            return after
         if lines[after][:1] not in _GOES_ON and not lines[after - 1].strip(" \t"):
             return after
         after += 1
