@@ -16,7 +16,8 @@ from kbmesh_reranker.metrics import count_texts
 from kbmesh_reranker.settings import RerankerSettings
 from kbmesh_reranker.tei import RankOrder, TeiModel, TextScores, rank
 
-TOKENIZING_THREADS = 2
+TOKENIZING_THREADS = 1
+"""Interactive texts have one."""
 
 
 def served_model(model: TeiModel, settings: RerankerSettings) -> ServedModel:
