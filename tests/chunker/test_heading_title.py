@@ -11,8 +11,8 @@ INLINE = MarkdownIt("commonmark")
 PARTS = st.sampled_from(
     [
         "`", "``", "*", "**", "_", "[", "]", "](", "(x)", ")", "!", "&", "&amp;", "<", "<b>", "\\", " ", "a", "b1", "é",
-        "漢", "[a](b)", "[a b](http://x.y/c_d?e=f)", "`x`", "`a b`", "**a**", "*b c*", " `x` ", " **q r** ", "a_b", "__",
-        ".", "[a](javascript:b)", "(",
+        "漢", "[a](b)", "[a b](http://x.y/c_d?e=f)", "`x`", "`a b`", "**a**", "*b c*", " `x` ", " **q r** ", "a_b",
+        "__", ".", "[a](javascript:b)", "(",
     ]
 )  # fmt: skip
 

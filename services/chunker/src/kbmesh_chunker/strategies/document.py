@@ -182,10 +182,12 @@ def _is_bare(work: Work, section: _Section) -> bool:
     if section.headings:
         own = section.headings[-1]
         start, body, alone = own.start, own.end, section.blocks[-1] is own
+        titled = own.title[:1].isalnum()
     else:
         start, body, alone = section.start, work.document.body_start, len(section.blocks) < 2
+        titled = False
     # What has no block, as the definition of a link, is a text too.
     if alone and (body >= end or skip_blank(text, body, end) >= end):
         return True
     # What is punctuation alone, as a line above the first heading, is no text.
-    return substance_end(text, start, end) is None
+    return not titled and substance_end(text, start, end) is None

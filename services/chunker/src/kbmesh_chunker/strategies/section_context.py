@@ -17,10 +17,9 @@ class SectionContexts:
     """The contexts of one document's pieces. What stands below the same headings has the same one."""
 
     def __init__(self, work: Work) -> None:
-        self._work = work
         self._room = work.room
         self._tokens = work.tokens
-        self._frame = fit_lines(work.document.context, work.room, share=BUDGET_SHARE / 2)
+        self._frame = fit_lines(work.document.context, self._room, share=BUDGET_SHARE / 2)
         self._known: dict[int, Context] = {}
         """By where the last of the headings begins."""
         self._in_tables: dict[int, Context] = {}
