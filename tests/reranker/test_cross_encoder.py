@@ -93,7 +93,7 @@ async def test_a_kind_of_model_that_is_not_served_is_refused_at_the_start(models
     shutil.copytree(models_folder / "tiny-ce", tmp_path / "generative")
     card = json.loads((tmp_path / "generative" / "kbmesh.json").read_text())
     (tmp_path / "generative" / "kbmesh.json").write_text(json.dumps(card | {"kind": "generative"}))
-    settings = RerankerSettings(port=0, metrics_port=0, models=tmp_path, model="generative")
+    settings = RerankerSettings(port=0, metrics_port=0, models=tmp_path, model="generative", load_retry_seconds=0)
     application = await make_application(settings)
     with pytest.raises(ModelFolderError, match="generative"):
         await application.warm_up()
@@ -101,7 +101,9 @@ async def test_a_kind_of_model_that_is_not_served_is_refused_at_the_start(models
 
 @pytest.mark.parametrize(("backend", "model"), [("onnx", "all-MiniLM-L6-v2"), ("late_interaction", "tiny-ce")])
 async def test_a_backend_refuses_a_model_of_the_other_kind(models_folder: Path, backend: str, model: str) -> None:
-    settings = RerankerSettings(port=0, metrics_port=0, models=models_folder, model=model, backend=backend)
+    settings = RerankerSettings(
+        port=0, metrics_port=0, models=models_folder, model=model, backend=backend, load_retry_seconds=0
+    )
     application = await make_application(settings)
     with pytest.raises(ModelFolderError, match="kind"):
         await application.warm_up()

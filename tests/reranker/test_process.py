@@ -58,7 +58,7 @@ async def test_a_model_that_cannot_be_loaded_ends_the_process_and_is_never_servi
     models_folder: Path, settings: dict[str, str]
 ) -> None:
     """GRP-08: no rollout is promoted whose model could not be loaded."""
-    process = start(port=0, metrics_port=0, models=models_folder, **settings)
+    process = start(port=0, metrics_port=0, models=models_folder, load_retry_seconds=0, **settings)
     _, errors = await asyncio.to_thread(process.communicate, timeout=60)
     assert process.returncode != 0
     assert b'"serving"' not in errors

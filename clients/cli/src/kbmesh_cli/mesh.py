@@ -40,8 +40,9 @@ def plan_mesh(
     settings = {
         "edge": {"DATA_FOLDER": str(home / "data" / "edge")},
         "chunker": {"EMBEDDER_ADDRESS": endpoints["embedder"]},
-        "embedder": {"MODELS": str(models_folder), "MODEL": model},
-        "reranker": {"MODELS": str(models_folder), "MODEL": model},
+        # On a laptop nobody waits for a model that cannot be loaded: the command says why, and ends.
+        "embedder": {"MODELS": str(models_folder), "MODEL": model, "LOAD_RETRY_SECONDS": "0"},
+        "reranker": {"MODELS": str(models_folder), "MODEL": model, "LOAD_RETRY_SECONDS": "0"},
         "retriever": {
             "CHUNKER_ADDRESS": endpoints["chunker"],
             "EMBEDDER_ADDRESS": endpoints["embedder"],

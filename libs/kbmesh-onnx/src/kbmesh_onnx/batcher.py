@@ -50,6 +50,10 @@ __all__ = [
     "SilentObserver",
 ]
 
+HUNG_SECONDS = 120.0
+"""Work on one batch beyond which a model counts as hanging: a thousand times what it takes."""
+SUSPECT_RUNS = 3
+
 
 @dataclass(frozen=True, kw_only=True)
 class Item(Generic[PayloadT]):
@@ -103,6 +107,7 @@ class Batcher(Generic[PayloadT, ResultT]):
         self._executor = executor or ThreadPoolExecutor(max_workers=1, thread_name_prefix="model")
         self._running_tokens = 0
         self._running_since: float | None = None
+        self._running: list[Entry[PayloadT, ResultT]] = []
         self._failed_runs = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -130,6 +135,20 @@ class Batcher(Generic[PayloadT, ResultT]):
     def failed_runs(self) -> int:
         """How many of the last batches, one after another, had no item that the model did not fail on."""
         return self._failed_runs
+
+    @property
+    def fault(self) -> str:
+        """Why the model cannot be run any more: its device is gone, or it hangs. Empty where it can."""
+        if self._lost is not None:
+            return str(self._lost)
+        if self.running_seconds > HUNG_SECONDS:
+            return f"it has worked on one batch for {self.running_seconds:.0f} s"
+        return ""
+
+    @property
+    def suspect(self) -> bool:
+        """Whether it failed on so many batches in a row that it should be tried with something harmless."""
+        return self._failed_runs >= SUSPECT_RUNS
 
     @property
     def lost(self) -> ModelLostError | None:
@@ -240,15 +259,18 @@ class Batcher(Generic[PayloadT, ResultT]):
             infer_seconds=submission.infer_seconds,
         )
 
-    async def close(self, *, wait: bool = True) -> None:
+    async def close(self) -> None:
         """Waits for the batch in the model, ends everything that waits as BatcherClosedError, and ends the thread.
 
-        `wait` false leaves the batch to itself: for a model that hangs.
+        A model that hangs is not waited for: its batch ends as ModelLostError.
         """
         self._closed = True
         for lane, queue in self._lanes.items():
             self._drop(lane, "closed", queue.take_all())
-        if wait:
+        if self.running_seconds > HUNG_SECONDS:
+            for entry in self._running:
+                self._settle(entry, ModelLostError(self.fault))
+        else:
             await self._idle.wait()
         self._executor.shutdown(wait=False)
 
@@ -319,6 +341,7 @@ class Batcher(Generic[PayloadT, ResultT]):
         self._idle.clear()
         self._running_tokens = sum(entry.tokens for entry in batch)
         self._running_since = started = self._clock()
+        self._running = batch
         payloads = [entry.payload for entry in batch]
         run = loop.run_in_executor(self._executor, run_isolating, self._run_model, payloads)
         run.add_done_callback(partial(self._finish, loop, lane, batch, started))
@@ -339,6 +362,7 @@ class Batcher(Generic[PayloadT, ResultT]):
         except BaseException as error:
             outcomes = [failure(error)] * len(batch)
         tokens, self._running_tokens, self._running_since = self._running_tokens, 0, None
+        self._running = []
         for submission in {entry.submission for entry in batch}:
             submission.infer_seconds += seconds
         for entry, outcome in zip(batch, outcomes, strict=True):

@@ -19,6 +19,7 @@ from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 
 from kbmesh_rpc import metrics
+from kbmesh_rpc.condition import Condition
 from kbmesh_rpc.deadline import Deadline
 from kbmesh_rpc.drain import Drain
 from kbmesh_rpc.http2 import server_options
@@ -32,6 +33,8 @@ logger = get_logger(__name__)
 S = TypeVar("S", bound=ServerSettings)
 
 HEALTH_SERVICE = "grpc.health.v1.Health"
+LIVENESS = "liveness"
+"""Name in health that falls where only a new process helps. SERVING from the start, whatever the services are."""
 
 _CUT_OFF_SECONDS = 0.5
 """How long calls may take to answer that they were cut off."""
@@ -52,7 +55,9 @@ class Registration:
 
 
 class Application(Protocol):
-    """What a process serves."""
+    """What a process serves.
+
+    It may have an attribute `condition`, a `Condition`, where its health may change after the warm-up."""
 
     @property
     def registrations(self) -> Sequence[Registration]:
@@ -93,6 +98,9 @@ class RunningServer:
         self._server = server
         self._health = health
         self._drain = drain
+        self._condition: Condition | None = getattr(application, "condition", None)
+        self._warm = False
+        self._following = asyncio.create_task(self._follow())
         self.port = port
 
     @classmethod
@@ -115,6 +123,7 @@ class RunningServer:
             names = [registration.name for registration in registrations]
             for name in ("", *names):
                 await health.set(name, _Status.NOT_SERVING)
+            await health.set(LIVENESS, _Status.SERVING)
             for registration in registrations:
                 registration.add(server)
                 metrics.zero(registration.name)
@@ -128,10 +137,22 @@ class RunningServer:
         return cls(application=application, settings=settings, server=server, health=health, drain=drain, port=port)
 
     async def ready(self) -> None:
-        """Every service, and the server as a whole, turns SERVING."""
-        for name in ("", *(registration.name for registration in self._application.registrations)):
-            await self._health.set(name, _Status.SERVING)
+        """Every service, and the server as a whole, turns SERVING, or what the application's condition says."""
+        self._warm = True
+        await self._tell_health()
         logger.info("serving", port=self.port)
+
+    async def _follow(self) -> None:
+        if self._condition is not None:
+            async for _ in self._condition.changes():
+                await self._tell_health()
+
+    async def _tell_health(self) -> None:
+        serving = self._warm and (self._condition is None or self._condition.serving)
+        for name in ("", *(registration.name for registration in self._application.registrations)):
+            await self._health.set(name, _Status.SERVING if serving else _Status.NOT_SERVING)
+        live = self._condition is None or self._condition.live
+        await self._health.set(LIVENESS, _Status.SERVING if live else _Status.NOT_SERVING)
 
     async def drain(self) -> None:
         """NOT_SERVING, refuses new calls, lets those in flight finish within the grace, and closes the application.
@@ -139,6 +160,7 @@ class RunningServer:
         What is in flight then is cancelled, and has a moment to answer ShuttingDown. Cancelling the drain cuts the
         grace short; calls are answered and the application is closed all the same."""
         deadline = Deadline.after(self._settings.grace_seconds)
+        self._following.cancel()
         await self._health.enter_graceful_shutdown()
         self._drain.begin()
         logger.info("draining", in_flight=self._drain.in_flight, grace_seconds=self._settings.grace_seconds)

@@ -33,6 +33,7 @@ class EmbedderApplication:
     def __init__(self, models: ModelRegistry, settings: EmbedderSettings, meter: LoadMeter | None = None) -> None:
         """`meter` is the one that the models' backends were opened with."""
         self._models = models
+        self.condition = models.condition
         servicer = EmbedderServicer(
             models,
             limits=CallLimits(texts=settings.max_texts, text_characters=settings.max_text_characters),
@@ -62,7 +63,7 @@ class EmbedderApplication:
         )
 
     async def warm_up(self) -> None:
-        """Loads every model and runs it. Raises where one cannot be loaded."""
+        """Loads every model and runs it. Raises where one cannot be loaded and is not to be tried again."""
         await self._models.load()
 
     async def close(self) -> None:
@@ -75,7 +76,13 @@ async def make_application(settings: EmbedderSettings) -> EmbedderApplication:
     """The application that `settings` describe, its models not loaded yet."""
     meter = LoadMeter()
     return EmbedderApplication(
-        ModelRegistry(settings.model_names, partial(open_backend, settings, meter)), settings, meter
+        ModelRegistry(
+            settings.model_names,
+            partial(open_backend, settings, meter),
+            retry_seconds=settings.load_retry_seconds,
+        ),
+        settings,
+        meter,
     )
 
 

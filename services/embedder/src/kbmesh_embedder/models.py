@@ -3,6 +3,9 @@
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from kbmesh_onnx.errors import DeviceUnavailable
+from kbmesh_onnx.model_roster import ModelRoster, Place
+from kbmesh_rpc.condition import Condition
 from kbmesh_rpc.errors import ModelNotFound, ModelNotReady
 from kbmesh_rpc.logs import get_logger
 
@@ -10,12 +13,10 @@ from kbmesh_embedder.backends.port import EmbeddingBackend
 
 log = get_logger(__name__)
 
-LOADING = "the model is still loading"
-
 
 @dataclass(frozen=True, kw_only=True)
 class ModelState:
-    """A model by name, loaded or not yet."""
+    """A model by name, loaded or not."""
 
     name: str
     backend: EmbeddingBackend | None
@@ -24,60 +25,69 @@ class ModelState:
 
 
 class ModelRegistry:
-    """Models by name. The first is the default."""
+    """Models by name. The first is the default.
 
-    def __init__(self, names: Sequence[str], open_backend: Callable[[str], Awaitable[EmbeddingBackend]]) -> None:
-        if not names:
-            raise ValueError("at least one model is needed")
-        self._open_backend = open_backend
-        self._backends: dict[str, EmbeddingBackend | None] = dict.fromkeys(names)
-        self._default = names[0]
+    A model that cannot be opened is tried again, `retry_seconds` later at first; 0 makes it an error of `load`, and so
+    is a device that is required and not there. A model that is lost turns `condition`, and is opened again where that
+    is possible.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        open_backend: Callable[[str], Awaitable[EmbeddingBackend]],
+        *,
+        retry_seconds: float = 0.0,
+    ) -> None:
+        self.condition = Condition()
+        self._roster: ModelRoster[EmbeddingBackend] = ModelRoster(
+            names,
+            open_backend,
+            retry_seconds=retry_seconds,
+            is_final=lambda error: isinstance(error, DeviceUnavailable),
+            changed=self._changed,
+        )
 
     async def load(self) -> None:
-        """Opens and warms up each model, one after another. Raises what opening raises."""
-        for name in self._backends:
-            backend = await self._open_backend(name)
-            try:
-                await backend.warm_up()
-            except BaseException:
-                await backend.close()
-                raise
-            self._backends[name] = backend
-            model = backend.description
-            log.info(
-                "model_ready",
-                model=name,
-                backend=model.backend,
-                device=model.device,
-                precision=model.precision,
-                fingerprint=model.fingerprint,
-            )
+        """Opens and warms up each model; comes back once all are there. Raises what opening raises."""
+        await self._roster.load()
 
     def find(self, name: str) -> EmbeddingBackend:
         """The model of that name; the default where it is empty. Raises ModelNotFound and ModelNotReady."""
-        name = name or self._default
-        if name not in self._backends:
-            raise ModelNotFound(name, available=tuple(self._backends))
-        backend = self._backends[name]
-        if backend is None:
-            raise ModelNotReady(name, LOADING)
-        return backend
+        place = self._roster.place(name)
+        if place is None:
+            raise ModelNotFound(name, available=self._roster.names)
+        if place.model is None:
+            raise ModelNotReady(place.name, f"{place.name} cannot answer now; ListModels tells why")
+        return place.model
 
     def states(self) -> tuple[ModelState, ...]:
         """Every model, in the order in which they were named."""
         return tuple(
             ModelState(
-                name=name,
-                backend=backend,
-                not_ready_reason="" if backend is not None else LOADING,
-                is_default=name == self._default,
+                name=place.name,
+                backend=place.model,
+                not_ready_reason=place.reason,
+                is_default=place.name == self._roster.default,
             )
-            for name, backend in self._backends.items()
+            for place in self._roster.places
         )
 
     async def close(self) -> None:
         """Closes what is loaded."""
-        for name, backend in self._backends.items():
-            self._backends[name] = None
-            if backend is not None:
-                await backend.close()
+        await self._roster.close()
+
+    def _changed(self, place: Place[EmbeddingBackend]) -> None:
+        self.condition.set(serving=self._roster.complete, live=not self._roster.lost)
+        if place.model is None:
+            log.error("model_lost" if place.lost else "model_not_loaded", model=place.name, reason=place.reason)
+            return
+        model = place.model.description
+        log.info(
+            "model_ready",
+            model=place.name,
+            backend=model.backend,
+            device=model.device,
+            precision=model.precision,
+            fingerprint=model.fingerprint,
+        )

@@ -39,6 +39,7 @@ class RerankerApplication:
     def __init__(self, models: ModelRegistry, settings: RerankerSettings, meter: LoadMeter | None = None) -> None:
         """`meter` is the one that the models' backends were opened with."""
         self._models = models
+        self.condition = models.condition
         limits = CallLimits(
             query_characters=settings.max_query_characters,
             documents=settings.max_documents,
@@ -69,7 +70,7 @@ class RerankerApplication:
         )
 
     async def warm_up(self) -> None:
-        """Loads every model and runs it. Raises where one cannot be loaded."""
+        """Loads every model and runs it. Raises where one cannot be loaded and is not to be tried again."""
         await self._models.load()
 
     async def close(self) -> None:
@@ -82,7 +83,13 @@ async def make_application(settings: RerankerSettings) -> RerankerApplication:
     """The application that `settings` describe, its models not loaded yet."""
     meter = LoadMeter()
     return RerankerApplication(
-        ModelRegistry(settings.model_names, partial(open_backend, settings, meter)), settings, meter
+        ModelRegistry(
+            settings.model_names,
+            partial(open_backend, settings, meter),
+            retry_seconds=settings.load_retry_seconds,
+        ),
+        settings,
+        meter,
     )
 
 

@@ -28,6 +28,9 @@ class RerankerSettings(ServerSettings):
     """Device to run on. auto takes CUDA where it works, else the CPU."""
     require_device: Literal["", "cpu", "cuda"] = ""
     """Refuses to start on any other device."""
+    load_retry_seconds: float = Field(default=10.0, ge=0)
+    """How long after a model could not be loaded it is tried again; meanwhile the server is NOT_SERVING, and ListModels
+    says why. Longer after each failure, up to six times this. 0 ends the process instead."""
     threads: int = Field(default=0, ge=0)
     """Threads that one model run uses on the CPU. 0 is one for each core."""
     max_query_characters: int = Field(default=10_000, ge=1)

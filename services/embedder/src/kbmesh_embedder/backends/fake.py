@@ -68,6 +68,14 @@ class FakeBackend:
     def description(self) -> ModelDescription:
         return self._description
 
+    @property
+    def fault(self) -> str:
+        return self._batcher.fault
+
+    @property
+    def suspect(self) -> bool:
+        return self._batcher.suspect
+
     async def warm_up(self) -> None:
         """Runs one text."""
         await self.embed(

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 from kbmesh_onnx.batcher import Batcher, BatchObserver, QueueLimits
+from kbmesh_onnx.device_loss import telling_device_loss
 from kbmesh_onnx.errors import DeviceUnavailable, ModelFolderError, TextError
 from kbmesh_onnx.errors import TextTooLong as TextTooLongForModel
 from kbmesh_onnx.folder import ModelCard, load_card
@@ -17,6 +18,7 @@ from kbmesh_onnx.token_estimate import estimate_tokens
 from kbmesh_onnx.token_reader import TokenReader
 from kbmesh_onnx.tokenizer import ModelTokenizer, TokenizedText
 from kbmesh_onnx.tokenizing import TokenizingLane
+from kbmesh_onnx.warm_up import warm_up_shapes
 from kbmesh_rpc.errors import EmptyText, InvalidField, KbmeshError, TextTooLong
 from numpy.typing import NDArray
 
@@ -30,8 +32,6 @@ from kbmesh_embedder.backends.port import (
 )
 from kbmesh_embedder.backends.queued import ReadyText, embed_ready, queue_errors, reserved
 from kbmesh_embedder.backends.raw import ModelInput, RawEmbedding, TokenVectors
-
-WARM_UP_TOKENS = (8, 32, 128, 512)
 
 
 class OnnxBackend:
@@ -53,6 +53,7 @@ class OnnxBackend:
         self._card = card
         self._tokenizer = tokenizer
         self._session = session
+        self._batch_tokens = limits.batch_tokens
         self._prefixes = {InputType.QUERY: card.query_prefix, InputType.DOCUMENT: card.document_prefix}
         self._tokens_of_nothing = {
             input_type: tokenizer.count([""], prefix)[0] for input_type, prefix in self._prefixes.items()
@@ -113,24 +114,33 @@ class OnnxBackend:
         return self._description
 
     @property
+    def fault(self) -> str:
+        return self._batcher.fault
+
+    @property
+    def suspect(self) -> bool:
+        return self._batcher.suspect
+
+    @property
     def token_reader(self) -> TokenReader:
         return self._token_reader
 
     async def warm_up(self) -> None:
-        """Runs texts of several lengths, so that the first caller meets a model that has its memory.
+        """Runs texts of all lengths, alone and in full batches, so that the first caller meets a model that is ready.
 
         Raises ModelFolderError where the vectors are not what the card says.
         """
-        for tokens in WARM_UP_TOKENS:
+        card, special = self._card, self._tokenizer.special_tokens
+        for texts, tokens in warm_up_shapes(max_tokens=card.max_tokens, batch_tokens=self._batch_tokens):
             embeddings = await self.embed(
-                [" ".join(["warm"] * min(tokens, self._card.max_tokens))] * 2,
+                [" ".join(["warm"] * (tokens - special))] * texts,
                 input_type=InputType.DOCUMENT,
                 truncation=Truncation.END,
                 priority=Priority.INTERACTIVE,
                 deadline=None,
             )
             lengths = np.linalg.norm(embeddings.vectors, axis=1)
-            if not np.all(lengths > 0) or (self._card.normalized and not np.allclose(lengths, 1, atol=1e-3)):
+            if not np.all(lengths > 0) or (card.normalized and not np.allclose(lengths, 1, atol=1e-3)):
                 raise ModelFolderError(f"{self._description.name} gives vectors of length {lengths.tolist()}")
 
     async def embed(
@@ -246,6 +256,7 @@ class OnnxBackend:
             for count, (starts, ends) in zip(counts, offsets, strict=True)
         )
 
+    @telling_device_loss()
     def _run(self, inputs: list[ModelInput]) -> list[NDArray[np.float32]]:
         ids, mask, type_ids = pad([each.text for each in inputs])
         if all(each.token_vectors is None for each in inputs):

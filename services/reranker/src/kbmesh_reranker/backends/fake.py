@@ -66,6 +66,14 @@ class FakeBackend:
     def description(self) -> ModelDescription:
         return self._description
 
+    @property
+    def fault(self) -> str:
+        return self._batcher.fault
+
+    @property
+    def suspect(self) -> bool:
+        return self._batcher.suspect
+
     async def warm_up(self) -> None:
         """Scores one document."""
         await self.score("warm", ["warm"], deadline=None)

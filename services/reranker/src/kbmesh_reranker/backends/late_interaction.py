@@ -12,12 +12,14 @@ from functools import partial
 
 import numpy as np
 from kbmesh_onnx.batcher import Batcher, BatchError, BatchObserver, Item, QueueLimits
+from kbmesh_onnx.device_loss import telling_device_loss
 from kbmesh_onnx.errors import ModelFolderError, TextError
 from kbmesh_onnx.errors import TextTooLong as TextTooLongForModel
 from kbmesh_onnx.padding import pad
 from kbmesh_onnx.token_reader import TokenReader
 from kbmesh_onnx.tokenizer import PairTruncation, TokenizedText
 from kbmesh_onnx.tokenizing import TokenizingLane
+from kbmesh_onnx.warm_up import warm_up_shapes
 from kbmesh_rpc.errors import EmptyText, InferenceFailed, InvalidField, KbmeshError, TextTooLong
 from numpy.typing import NDArray
 
@@ -40,7 +42,6 @@ from kbmesh_reranker.backends.token_windows import SplitText, TokenWindow, Token
 Floats = NDArray[np.float32]
 
 SPECIAL_TOKENS = 2
-WARM_UP_WORDS = (8, 64, 512)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +67,7 @@ class LateInteractionBackend:
     ) -> None:
         self._model = model
         self._max_windows = max_windows
+        self._batch_tokens = limits.batch_tokens
         self._max_call_windows = max_call_windows
         self._description = model.describe(method=Method.LATE_INTERACTION, backend="late_interaction")
         card = model.card
@@ -87,13 +89,24 @@ class LateInteractionBackend:
         return self._description
 
     @property
+    def fault(self) -> str:
+        return self._batcher.fault
+
+    @property
+    def suspect(self) -> bool:
+        return self._batcher.suspect
+
+    @property
     def token_reader(self) -> TokenReader:
         return self._token_reader
 
     async def warm_up(self) -> None:
-        """Scores documents of several lengths. Raises ModelFolderError where one has no score."""
-        for words in WARM_UP_WORDS:
-            scores = await self.score("warm", [" ".join(["warm"] * words)], deadline=None)
+        """Scores documents of all lengths, alone and in full batches. Raises ModelFolderError where one has none."""
+        for documents, tokens in warm_up_shapes(
+            max_tokens=self._model.card.max_tokens, batch_tokens=self._batch_tokens
+        ):
+            words = max(1, tokens - self._model.tokenizer.special_tokens)
+            scores = await self.score("warm", [" ".join(["warm"] * words)] * documents, deadline=None)
             if scores.documents[0].error is not None:
                 raise ModelFolderError(f"{self._description.name}: {scores.documents[0].error.message}")
 
@@ -209,6 +222,7 @@ class LateInteractionBackend:
             raise EmptyText("query")
         return [(split.windows[0], split.tokens_cut)]
 
+    @telling_device_loss()
     def _run(self, passages: list[Passage]) -> list[Floats]:
         texts: list[TokenizedText] = [passage.window.text for passage in passages]
         ids, mask, type_ids = pad(texts)

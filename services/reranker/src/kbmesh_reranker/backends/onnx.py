@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from functools import partial
 
 from kbmesh_onnx.batcher import Batcher, BatchObserver, Item, QueueLimits
+from kbmesh_onnx.device_loss import telling_device_loss
 from kbmesh_onnx.errors import ModelFolderError, TextError
 from kbmesh_onnx.errors import TextTooLong as TextTooLongForModel
 from kbmesh_onnx.padding import pad
 from kbmesh_onnx.token_reader import TokenReader
 from kbmesh_onnx.tokenizer import PairTruncation, TokenizedPair, TokenizedText
 from kbmesh_onnx.tokenizing import TokenizingLane
+from kbmesh_onnx.warm_up import warm_up_shapes
 from kbmesh_rpc.errors import EmptyText, InvalidField, KbmeshError, TextTooLong
 
 from kbmesh_reranker.backends.model_folder import OpenModel
@@ -28,8 +30,6 @@ from kbmesh_reranker.backends.queued import (
     windows_of,
 )
 
-WARM_UP_WORDS = (8, 64, 512)
-
 
 class CrossEncoderBackend:
     """Reads the query with each window of a document; the document's logit is the best window's."""
@@ -45,6 +45,7 @@ class CrossEncoderBackend:
     ) -> None:
         self._model = model
         self._max_windows = max_windows
+        self._batch_tokens = limits.batch_tokens
         self._max_call_windows = max_call_windows
         self._description = model.describe(method=Method.CROSS_ENCODER, backend="onnx")
         self._tokenizing = {
@@ -59,13 +60,24 @@ class CrossEncoderBackend:
         return self._description
 
     @property
+    def fault(self) -> str:
+        return self._batcher.fault
+
+    @property
+    def suspect(self) -> bool:
+        return self._batcher.suspect
+
+    @property
     def token_reader(self) -> TokenReader:
         return self._token_reader
 
     async def warm_up(self) -> None:
-        """Scores documents of several lengths. Raises ModelFolderError where one has no score."""
-        for words in WARM_UP_WORDS:
-            scores = await self.score("warm", [" ".join(["warm"] * words)], deadline=None)
+        """Scores documents of all lengths, alone and in full batches. Raises ModelFolderError where one has none."""
+        for documents, tokens in warm_up_shapes(
+            max_tokens=self._model.card.max_tokens, batch_tokens=self._batch_tokens
+        ):
+            words = max(1, tokens - self._model.tokenizer.pair_special_tokens - 1)
+            scores = await self.score("warm", [" ".join(["warm"] * words)] * documents, deadline=None)
             if scores.documents[0].error is not None:
                 raise ModelFolderError(f"{self._description.name}: {scores.documents[0].error.message}")
 
@@ -180,6 +192,7 @@ class CrossEncoderBackend:
             tokenized.append((windows, cut))
         return tokenized
 
+    @telling_device_loss()
     def _run(self, windows: list[TokenizedText]) -> list[float]:
         ids, mask, type_ids = pad(windows)
         (logits,) = self._model.session.run(ids, mask, type_ids, outputs=("logits",))

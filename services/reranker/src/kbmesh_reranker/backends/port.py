@@ -99,6 +99,16 @@ class RerankBackend(Protocol):
     @property
     def description(self) -> ModelDescription: ...
 
+    @property
+    def fault(self) -> str:
+        """Why it cannot be run any more: its device is lost, or it hangs. Empty where it can."""
+        ...
+
+    @property
+    def suspect(self) -> bool:
+        """Whether it failed on all that it was given of late, and should be tried with something harmless."""
+        ...
+
     async def warm_up(self) -> None:
         """Runs the model over documents of several lengths. Raises where it does not give usable scores."""
         ...
