@@ -224,14 +224,13 @@ class ModelTokenizer:
             elif truncation in {"end", "start"}:
                 pairs.append(self._cut_pair(query_ids, document, room=room, end=truncation == "end"))
             else:
-                whole = truncation == "none"
-                query = query_ids if whole else query_kept
+                kept = query_ids if truncation == "none" else query_kept
                 pairs.append(
                     self._split(
-                        query,
-                        len(query_ids) - len(query),
+                        kept,
+                        len(query_ids) - len(kept),
                         document,
-                        room=max(1, room - len(query)),
+                        room=max(1, room - len(kept)),
                         windows=windows,
                         overlap_share=overlap_share,
                     )

@@ -10,6 +10,7 @@ from kbmesh_rpc.errors import FeatureUnsupported
 from kbmesh_rpc.ordered_stream import answer_in_order
 from kbmesh_rpc.tei.answer import cuts_start, deadline, metadata, patiently, tei_codes
 from kbmesh_rpc.tei.info_servicer import ServedModel
+from kbmesh_rpc.tei.registrations import refuse_stream
 from tei.v1 import tei_pb2 as pb2
 from tei.v1 import tei_pb2_grpc
 
@@ -71,11 +72,12 @@ class TeiEmbedServicer(tei_pb2_grpc.EmbedServicer):
         """Refused: sparse vectors are a model's of another kind."""
         raise FeatureUnsupported(SPARSE_VECTORS)
 
-    def EmbedSparseStream(
+    async def EmbedSparseStream(
         self, request_iterator: AsyncIterator[pb2.EmbedSparseRequest], context: grpc.ServicerContext
     ) -> AsyncIterator[pb2.EmbedSparseResponse]:
         """Refused likewise."""
-        raise FeatureUnsupported(SPARSE_VECTORS)
+        await refuse_stream(request_iterator, SPARSE_VECTORS)
+        yield pb2.EmbedSparseResponse()  # an asynchronous generator, as a stream of answers has to be
 
     async def EmbedAll(self, request: pb2.EmbedAllRequest, context: grpc.ServicerContext) -> pb2.EmbedAllResponse:
         """One text, a vector for each of its tokens."""
