@@ -73,6 +73,34 @@ async def test_a_stream_that_breaks_is_answered_up_to_there() -> None:
         await anext(coming)
 
 
+async def test_what_is_sent_after_a_failure_is_read_and_dropped() -> None:
+    """Python's client, where it is still sending as the stream ends, never learns why."""
+    sent = []
+
+    async def sending() -> AsyncIterator[int]:
+        for request in [1, -1, *[1] * 50]:
+            await asyncio.sleep(0)
+            sent.append(request)
+            yield request
+
+    worker = Worker()
+    coming = answer_in_order(sending(), worker, concurrency=1)
+    assert await anext(coming) == 1
+    with pytest.raises(ValueError):
+        await anext(coming)
+    assert len(sent) == 52
+    assert worker.started == [1, -1]
+
+
+async def test_a_caller_who_waits_for_his_answer_is_told_of_a_failure() -> None:
+    async def waiting() -> AsyncIterator[int]:
+        yield -1
+        await asyncio.Event().wait()
+
+    with pytest.raises(ValueError):
+        await anext(answer_in_order(waiting(), Worker(), concurrency=2))
+
+
 async def test_who_leaves_ends_what_runs() -> None:
     worker = Worker()
     answers = answer_in_order(stream([1, 1_000_000, 1_000_000]), worker, concurrency=3)

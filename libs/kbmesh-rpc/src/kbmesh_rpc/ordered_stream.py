@@ -5,8 +5,14 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
+from kbmesh_rpc.logs import get_logger
+
 RequestT = TypeVar("RequestT")
 AnswerT = TypeVar("AnswerT")
+
+LINGER_SECONDS = 0.1
+
+log = get_logger(__name__)
 
 
 async def answer_in_order(
@@ -17,6 +23,9 @@ async def answer_in_order(
     At most `concurrency` requests have been read and not yet been taken by the consumer, so that a caller who sends
     faster than he reads is held back by the stream's own flow control. What `answer` or `requests` raises is raised
     here, after the answers to the requests before. What still runs is ended when the consumer leaves.
+
+    Before the failure of an answer is raised, what the caller is still sending is read for a moment and dropped:
+    Python's client takes a stream that ends while it sends for a fault of its own, and never sees the status.
     """
     answering: deque[asyncio.Task[AnswerT]] = deque()
     reading: asyncio.Task[RequestT | None] | None = asyncio.create_task(_next(requests))
@@ -28,7 +37,11 @@ async def answer_in_order(
                 wanted.add(reading)
             await asyncio.wait(wanted, return_when=asyncio.FIRST_COMPLETED)
             if answering and answering[0].done():
-                yield answering.popleft().result()
+                answered = answering.popleft()
+                if answered.exception() is not None and reading is not None:
+                    lingering, reading = reading, None
+                    await _drop(lingering, requests)
+                yield answered.result()
             elif reading is not None and reading.done():
                 read, reading, request = reading, None, None
                 try:
@@ -45,6 +58,20 @@ async def answer_in_order(
         for unfinished in left:
             unfinished.cancel()
         await asyncio.gather(*left, return_exceptions=True)
+
+
+async def _drop(reading: asyncio.Task[RequestT | None], requests: AsyncIterator[RequestT]) -> None:
+    """Reads to the end, or for LINGER_SECONDS."""
+    try:
+        async with asyncio.timeout(LINGER_SECONDS):
+            while await reading is not None:
+                reading = asyncio.create_task(_next(requests))
+    except Exception as error:
+        # No time, or the stream is broken: it ends with the answer's failure all the same.
+        log.debug("stream_dropped", error=str(error))
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
 
 
 async def _next(requests: AsyncIterator[RequestT]) -> RequestT | None:
