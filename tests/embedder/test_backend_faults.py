@@ -145,3 +145,31 @@ async def test_a_call_whose_deadline_passes_in_the_queue_is_dropped(monkeypatch:
         may_run.set()
         await in_model
     assert seen == ["warm", "running"]
+
+
+async def test_a_request_of_a_stream_that_is_refused_is_told_when_to_come_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    may_run, entered = threading.Event(), threading.Event()
+    may_run.set()
+
+    def slow(model: str, words: tuple[str, ...]) -> np.ndarray:
+        entered.set()
+        may_run.wait()
+        return embed_words(model, words)
+
+    monkeypatch.setattr("kbmesh_embedder.backends.fake.embed_words", slow)
+    queue = Queue()
+    async with serving(FakeBackend("fake", limits=LIMITS, observer=queue)) as embedder:
+        may_run.clear()
+        entered.clear()
+        in_model = asyncio.create_task(embedder.embed(["running"]))
+        await asyncio.to_thread(entered.wait)
+        waiting = asyncio.create_task(embedder.embed(["waiting " * 15]))
+        await queue.holds(17)
+        request = pb2.EmbedRequest(texts=["refused " * 5], input_type=pb2.INPUT_TYPE_DOCUMENT)
+        answers = await embedder.stream([pb2.EmbedStreamRequest(sequence=7, request=request)])
+        may_run.set()
+        await asyncio.gather(in_model, waiting)
+    assert reason(answers[7].error) is Reason.QUEUE_FULL
+    assert answers[7].error.retry_after_ms > 0

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-BYTES_PER_TOKEN = 3
-"""Of UTF-8. Fewer than English prose has, so that an estimate is rather too high than too low; a Chinese character,
-which is a token of its own for most models, has three."""
+CHARACTERS_PER_TOKEN = 3
+"""Of ASCII. Fewer than English prose has, so that an estimate is rather too high than too low. Any other character, such
+as a Chinese or a Cyrillic one, may well be a token of its own."""
 SPARE_TOKENS = 2
 """For special tokens, and for what rounding loses."""
 
@@ -17,7 +17,7 @@ def estimate_tokens(texts: Iterable[str], *, prefix: str = "", max_tokens: int) 
 def estimate_text_tokens(text: str, *, prefix: str = "", at_most: int) -> int:
     """Estimates the tokens of one text, special ones and prefix included. Beyond `at_most` it looks no closer."""
     characters = len(prefix) + len(text)
-    if characters >= at_most * BYTES_PER_TOKEN or text.isascii():
-        return characters // BYTES_PER_TOKEN + SPARE_TOKENS
-    # A lone surrogate is refused later, by name.
-    return (len(prefix) + len(text.encode("utf-8", "surrogatepass"))) // BYTES_PER_TOKEN + SPARE_TOKENS
+    if characters >= at_most * CHARACTERS_PER_TOKEN or text.isascii():
+        return characters // CHARACTERS_PER_TOKEN + SPARE_TOKENS
+    ascii_characters = len(prefix) + len(text.encode("ascii", "ignore"))
+    return ascii_characters // CHARACTERS_PER_TOKEN + characters - ascii_characters + SPARE_TOKENS

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from kbmesh_onnx.batch_errors import BatcherClosedError, ItemExpiredError, QueueFullError
 from kbmesh_onnx.throughput import retry_seconds
-from kbmesh_onnx.token_estimate import BYTES_PER_TOKEN
+from kbmesh_onnx.token_estimate import CHARACTERS_PER_TOKEN
 
 ResultT = TypeVar("ResultT")
 
@@ -92,8 +92,8 @@ class TokenizingLane:
             speed = self._characters_per_second
             wait = min(self._characters, over) / speed if speed else 1.0
             raise QueueFullError(
-                queued_tokens=self._characters // BYTES_PER_TOKEN,
-                limit=self._limit // BYTES_PER_TOKEN,
+                queued_tokens=self._characters // CHARACTERS_PER_TOKEN,
+                limit=self._limit // CHARACTERS_PER_TOKEN,
                 retry_after_seconds=retry_seconds(wait),
             )
         self._characters += characters

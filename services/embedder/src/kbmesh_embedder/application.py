@@ -17,7 +17,7 @@ from kbmesh_rpc.tei.tokenize_servicer import TokenizeServicer
 
 from kbmesh_embedder.backends.port import EmbeddingBackend
 from kbmesh_embedder.embedding import CallLimits
-from kbmesh_embedder.metrics import ModelMetrics
+from kbmesh_embedder.metrics import model_metrics
 from kbmesh_embedder.models import ModelRegistry
 from kbmesh_embedder.servicer import EmbedderServicer
 from kbmesh_embedder.settings import EmbedderSettings
@@ -94,7 +94,7 @@ async def open_backend(settings: EmbedderSettings, meter: LoadMeter, name: str) 
         batch_tokens=settings.batch_tokens,
         bulk_share=settings.bulk_share,
     )
-    metrics = meter.observe(name, ModelMetrics(name, batch_tokens=settings.batch_tokens))
+    metrics = meter.observe(name, model_metrics(name, batch_tokens=settings.batch_tokens))
     # Imported here, so that the one does not need what the other does.
     if settings.backend == "fake":
         from kbmesh_embedder.backends.fake import FakeBackend

@@ -18,7 +18,7 @@ from kbmesh_rpc.tei.registrations import tei_registrations
 from kbmesh_rpc.tei.tokenize_servicer import TokenizeServicer
 
 from kbmesh_reranker.backends.port import RerankBackend
-from kbmesh_reranker.metrics import ModelMetrics
+from kbmesh_reranker.metrics import model_metrics
 from kbmesh_reranker.models import ModelRegistry
 from kbmesh_reranker.relevance import CallLimits
 from kbmesh_reranker.servicer import RerankerServicer
@@ -106,7 +106,7 @@ def _open_backend(settings: RerankerSettings, meter: LoadMeter, name: str) -> Re
         bulk_share=settings.bulk_share,
     )
     windows, call_windows = settings.max_windows, settings.max_call_windows
-    metrics = meter.observe(name, ModelMetrics(name, batch_tokens=settings.batch_tokens))
+    metrics = meter.observe(name, model_metrics(name, batch_tokens=settings.batch_tokens))
     # Imported here, so that the one does not need what the others do.
     if settings.backend == "fake":
         from kbmesh_reranker.backends.fake import FakeBackend
