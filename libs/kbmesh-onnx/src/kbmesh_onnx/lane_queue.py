@@ -19,6 +19,8 @@ from kbmesh_onnx.batch_errors import BatchError
 PayloadT = TypeVar("PayloadT")
 ResultT = TypeVar("ResultT")
 
+MAX_DRAWN_ITEMS = 2048
+"""Items of one draw, which is done on the event loop: so many short ones fill any device."""
 SWEEP_TENANTS = 256
 """Beyond so many tenants, those who have nothing here are looked for after each batch."""
 
@@ -74,9 +76,6 @@ class Entry(Generic[PayloadT, ResultT]):
     arrival: int = 0
     """Its number in the order of arrival. Set by the queue."""
 
-    def __lt__(self, other: "Entry[PayloadT, ResultT]") -> bool:
-        return (self.turn, self.arrival) < (other.turn, other.arrival)
-
     def expired(self, now: float) -> bool:
         """Whether its deadline has passed."""
         return self.deadline is not None and self.deadline <= now
@@ -115,8 +114,9 @@ class _Tenant(Generic[PayloadT, ResultT]):
     """Items in the plan, also those whose caller has gone."""
     planned_turn: int = 0
     """The last turn in the plan."""
-    waiting: list[Entry[PayloadT, ResultT]] = field(default_factory=list)
-    """A heap by turn. Items of callers who have gone lie in it until they are passed by."""
+    waiting: list[tuple[int, int, Entry[PayloadT, ResultT]]] = field(default_factory=list)
+    """A heap by turn and arrival, as tuples, which are compared fast. Items of callers who have gone lie in it until
+    they are passed by."""
 
     @property
     def claimed_tokens(self) -> int:
@@ -176,7 +176,7 @@ class LaneQueue(Generic[PayloadT, ResultT]):
             self._plan_is_stale = True
         for entry in entries:
             entry.turn, entry.arrival = turn, self._arrivals
-            heapq.heappush(tenant.waiting, entry)
+            heapq.heappush(tenant.waiting, (entry.turn, entry.arrival, entry))
             turn += entry.tokens
             tenant.tokens += entry.tokens
             self.tokens += entry.tokens
@@ -223,7 +223,7 @@ class LaneQueue(Generic[PayloadT, ResultT]):
         if expired:
             self._put_back()
             for tenant in self._tenants.values():
-                tenant.waiting = [entry for entry in tenant.waiting if not entry.expired(now)]
+                tenant.waiting = [waiting for waiting in tenant.waiting if not waiting[2].expired(now)]
                 heapq.heapify(tenant.waiting)
             for entry in expired:
                 self._leave(entry)
@@ -252,7 +252,7 @@ class LaneQueue(Generic[PayloadT, ResultT]):
         for batch in self._planned:
             yield from (entry for entry in batch if not entry.submission.abandoned)
         for tenant in self._tenants.values():
-            yield from (entry for entry in tenant.waiting if not entry.submission.abandoned)
+            yield from (entry for _, _, entry in tenant.waiting if not entry.submission.abandoned)
 
     def _draw(self, draw_tokens: int) -> list[Entry[PayloadT, ResultT]]:
         """Takes items, each of the tenant that was given least so far, until they are so many tokens."""
@@ -264,11 +264,11 @@ class LaneQueue(Generic[PayloadT, ResultT]):
         heapq.heapify(heads)
         while heads:
             tenant = self._tenants[heads[0][2]]
-            entry = tenant.waiting[0]
-            if drawn and tokens + entry.tokens > draw_tokens:
+            entry = tenant.waiting[0][2]
+            if drawn and (tokens + entry.tokens > draw_tokens or len(drawn) == MAX_DRAWN_ITEMS):
                 break
             _, _, name = heapq.heappop(heads)
-            drawn.append(heapq.heappop(tenant.waiting))
+            drawn.append(heapq.heappop(tenant.waiting)[2])
             tokens += entry.tokens
             tenant.served += entry.tokens
             tenant.planned += 1
@@ -279,10 +279,10 @@ class LaneQueue(Generic[PayloadT, ResultT]):
     def _offer(self, heads: list[tuple[float, int, str]], name: str) -> None:
         """Puts a tenant's next item that is still wanted up for the draw."""
         tenant = self._tenants[name]
-        while tenant.waiting and tenant.waiting[0].submission.abandoned:
+        while tenant.waiting and tenant.waiting[0][2].submission.abandoned:
             heapq.heappop(tenant.waiting)
         if tenant.waiting:
-            heapq.heappush(heads, (tenant.served, tenant.waiting[0].arrival, name))
+            heapq.heappush(heads, (tenant.served, tenant.waiting[0][1], name))
 
     def _put_back(self) -> None:
         """Undoes what is left of the last draw, so that a tenant who came since has his part in it."""
@@ -292,7 +292,7 @@ class LaneQueue(Generic[PayloadT, ResultT]):
                 tenant.served -= entry.tokens
                 tenant.planned -= 1
                 if not entry.submission.abandoned:
-                    heapq.heappush(tenant.waiting, entry)
+                    heapq.heappush(tenant.waiting, (entry.turn, entry.arrival, entry))
         self._planned.clear()
         self._plan_is_stale = False
 

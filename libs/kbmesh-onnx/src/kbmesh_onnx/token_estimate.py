@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 CHARACTERS_PER_TOKEN = 3
-"""Of ASCII. Fewer than English prose has, so that an estimate is rather too high than too low. Any other character, such
-as a Chinese or a Cyrillic one, may well be a token of its own."""
+"""Of ASCII. Fewer than English prose has, so that an estimate is rather too high than too low. Any other character,
+such as a Chinese or a Cyrillic one, may well be a token of its own."""
 SPARE_TOKENS = 2
 """For special tokens, and for what rounding loses."""
 
@@ -18,6 +18,7 @@ def estimate_text_tokens(text: str, *, prefix: str = "", at_most: int) -> int:
     """Estimates the tokens of one text, special ones and prefix included. Beyond `at_most` it looks no closer."""
     characters = len(prefix) + len(text)
     if characters >= at_most * CHARACTERS_PER_TOKEN or text.isascii():
-        return characters // CHARACTERS_PER_TOKEN + SPARE_TOKENS
+        return -(-characters // CHARACTERS_PER_TOKEN) + SPARE_TOKENS
     ascii_characters = len(prefix) + len(text.encode("ascii", "ignore"))
-    return ascii_characters // CHARACTERS_PER_TOKEN + characters - ascii_characters + SPARE_TOKENS
+    others = characters - ascii_characters
+    return -(-ascii_characters // CHARACTERS_PER_TOKEN) + others + SPARE_TOKENS
