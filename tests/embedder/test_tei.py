@@ -209,9 +209,9 @@ def test_short_texts_at_once_never_come_back_empty(tei: TeiClient) -> None:
 
 def test_overload_refuses_calls_and_holds_streams_back(models_folder: Path, stubs: Path, tmp_path: Path) -> None:
     log = tmp_path / "embedder.log"
-    with service_process("kbmesh_embedder", log=log, models=models_folder, queue_tokens=2048) as target:
+    with service_process("kbmesh_embedder", log=log, models=models_folder, queue_tokens=512) as target:
         client = TeiClient(stubs, target)
-        texts = [f"{index} " + "the port of the service " * 60 for index in range(30)]
+        texts = [f"{index} " + "the port of the service " * 12 for index in range(30)]
         calls = [call("Embed/Embed", {"inputs": text, "truncate": True}) for text in texts]
         codes = {result["code"] for result in client.ask_at_once(calls)}
         assert codes == {"OK", "RESOURCE_EXHAUSTED"}
