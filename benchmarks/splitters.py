@@ -22,7 +22,7 @@ JOBS: dict[Strategy, tuple[Kind, ...]] = {
     Strategy.CODE: (Kind.CODE,),
 }
 """The files that each strategy is measured on."""
-_MEDIA_TYPES = {Strategy.SEMANTIC: "text/plain", Strategy.DOCUMENT: "text/markdown"}
+_MEDIA_TYPES = {Strategy.DOCUMENT: "text/markdown"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from chunker.test_spans_and_coverage import PROSE, TEXTS, limits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kbmesh_chunker.breaks import Breaks
-from kbmesh_chunker.code.lines import lazy_line_breaks
+from kbmesh_chunker.code.lines import graded_line_breaks
 from kbmesh_chunker.cutter import Cutter, Limits
 from kbmesh_chunker.measure import CharacterMeasure
 from kbmesh_chunker.strategies.semantic import paragraph_breaks
@@ -44,7 +44,7 @@ def check_same(text: str, limits: Limits, breaks: Breaks) -> int:
 @settings(max_examples=300, deadline=None)
 def test_any_text(text: str, limits: Limits, seals: list[tuple[int, int]]) -> None:
     sealed = Breaks(seals=[(first, first + length) for first, length in seals])
-    for breaks in (Breaks(), sealed, paragraph_breaks(text, 1), lazy_line_breaks(text)):
+    for breaks in (Breaks(), sealed, paragraph_breaks(text, 1), graded_line_breaks(text)):
         check_same(text, limits, breaks)
 
 
@@ -52,7 +52,7 @@ def test_any_text(text: str, limits: Limits, seals: list[tuple[int, int]]) -> No
 @given(text=st.lists(PROSE, min_size=3, max_size=8).map(lambda parts: "".join(parts * 3)), limits=limits(smallest=20))
 @settings(max_examples=100, deadline=None)
 def test_long_prose(text: str, limits: Limits) -> None:
-    for breaks in (Breaks(), paragraph_breaks(text, 1), lazy_line_breaks(text)):
+    for breaks in (Breaks(), paragraph_breaks(text, 1), graded_line_breaks(text)):
         check_same(text, limits, breaks)
 
 
@@ -63,7 +63,7 @@ def test_real_files(path: Path) -> None:
         limits = Limits(size=size, overlap=overlap, minimum=minimum)
         check_same(text, limits, paragraph_breaks(text, 1))
         check_same(text, limits, Breaks())
-        check_same(text, limits, lazy_line_breaks(text))
+        check_same(text, limits, graded_line_breaks(text))
 
 
 def test_most_windows_of_prose_are_plain() -> None:

@@ -6,7 +6,7 @@ import pytest
 from chunker.conftest import Chunk
 from chunker.laws import check_laws
 from kbmesh_chunker.config import Strategy
-from kbmesh_chunker.strategies.fixed import find_seals
+from kbmesh_chunker.strategies.heading_seals import find_heading_seals
 
 ROWS = [f'host-{row},R{row % 7},"bob, ""the fan""",{row * 3}' for row in range(300)]
 
@@ -63,7 +63,7 @@ async def test_rows_of_a_table_keep_their_header_in_fixed_too(chunk: Chunk) -> N
 
 def test_many_signs_on_one_line_are_no_headings_and_take_one_look() -> None:
     text = "# " * 200_000 + "\n" + "x# " * 200_000 + "\n# Heading\n\ntext"
-    assert find_seals(text, 0, len(text)) == [(text.index("# Heading"), text.index("text"))]
+    assert find_heading_seals(text, 0, len(text)) == [(text.index("# Heading"), len(text))]
 
 
 async def test_several_short_lines_head_a_paragraph_together(chunk: Chunk) -> None:

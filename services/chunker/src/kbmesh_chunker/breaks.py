@@ -5,7 +5,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from operator import lt
 
-PARTING = 5
+PARTING = 64
 """A break of this strength or more begins something new: what follows does not repeat what is before it."""
 _NOWHERE = array("Q")
 

@@ -220,7 +220,8 @@ class Cutter:
             lowest = min(lowest, start + (limit - start) // 3)
         if start < fresh:
             # A window must bring news: else a long overlap would give a chunk for every break in it.
-            lowest = max(lowest, fresh + (limit - fresh) // 2)
+            news = self.measure.furthest(fresh, max(self.limits.minimum, self.limits.overlap))
+            lowest = max(lowest, min(fresh + (limit - fresh) // 2, news))
         lowest = min(max(lowest, substance_end(text, visible, limit) or visible + 1), limit)
         structural = breaks.strongest(lowest, limit)
         if structural is not None and graphemes.is_boundary(text, structural, visible):

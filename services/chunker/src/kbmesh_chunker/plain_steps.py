@@ -32,6 +32,7 @@ def plain_steps(cutter: "Cutter", step: "type[Step]", script: Script) -> PlainSt
     text, breaks, limits = cutter.text, cutter.breaks, cutter.limits
     size, overlap, minimum = limits.size, limits.overlap, limits.minimum
     structured = breaks.any_within(0, len(text))
+    news = max(minimum, overlap)
     rest_at_least = max(minimum, PUNCTUATION_TAIL + 1)
 
     def plain_step(start: int, fresh: int, end: int) -> "Step | None":
@@ -45,7 +46,7 @@ def plain_steps(cutter: "Cutter", step: "type[Step]", script: Script) -> PlainSt
                 return None
         lowest = start + minimum
         if start < fresh:
-            lowest = max(lowest, fresh + (limit - fresh) // 2)
+            lowest = max(lowest, fresh + min((limit - fresh) // 2, news))
         lowest = min(max(lowest, visible + 1), limit)
         word = _WORD.search(text, fresh, limit)
         if word is None or word.end() > lowest:

@@ -17,6 +17,7 @@ _CLOSERS = r"""\"'”’»›)\]}」』】〉》〕）］｝»"""
 _MARKS_AND_CLOSERS = _CLOSED_MARKS | frozenset(_SPACED_MARKS + "\"'”’»›)]}」』】〉》〕）］｝")
 SENTENCE_CLOSERS = _MARKS_AND_CLOSERS
 """What a sentence ends with: its mark, or what closes after it."""
+_QUOTES = frozenset("\"'”’»")
 _THAI = "\u0e01-\u0e5b"
 _LAO_KHMER = "\u0e81-\u0edf\u1780-\u17ff"
 _MARKED = rf"[{re.escape(_SPACED_MARKS)}{''.join(sorted(_CLOSED_MARKS))}]+[{_CLOSERS}]*"
@@ -115,9 +116,26 @@ def _ends(text: str, mark: int, position: int) -> bool:
         return following not in _CLOSED_MARKS and not _CLOSED_MARKS.isdisjoint(marks)
     if not _CLOSED_MARKS.isdisjoint(marks):
         return True
+    if _opens_line(text, mark):
+        # A mark with nothing before it on its line is a sign, such as that of a note.
+        return False
     if marks[0] != "." and marks[-1] != ".":
-        return True
+        # What was quoted may end before the sentence does: "Stop!" he said.
+        return not (marks[-1] in _QUOTES and _goes_on(text, position))
     return not (_continues(text, mark, position) or _abbreviates(text, mark, marks))
+
+
+def _opens_line(text: str, mark: int) -> bool:
+    if mark and text[mark - 1] not in " \t\n\r":
+        return False
+    before = text[max(0, mark - _LOOKBACK) : mark].rstrip(" \t")
+    return before[-1:] in ("\n", "\r") or (not before and mark <= _LOOKBACK)
+
+
+def _goes_on(text: str, position: int) -> bool:
+    """Whether the next word after white space is in lower case, and in the same paragraph."""
+    after = text[position : position + 8]
+    return after.lstrip(" \t\r\n\"'“‘«(")[:1].islower() and "\n\n" not in after
 
 
 def _continues(text: str, mark: int, position: int) -> bool:
@@ -125,10 +143,7 @@ def _continues(text: str, mark: int, position: int) -> bool:
 
     People who write without capitals end sentences too, and a long word is seldom an abbreviation.
     """
-    after = text[position : position + 8]
-    if not after.lstrip(" \t\r\n\"'“‘«(")[:1].islower() or "\n\n" in after:
-        return False
-    return not text[max(0, mark - _LONG_WORD) : mark].isalpha()
+    return _goes_on(text, position) and not text[max(0, mark - _LONG_WORD) : mark].isalpha()
 
 
 def _abbreviates(text: str, mark: int, marks: str) -> bool:

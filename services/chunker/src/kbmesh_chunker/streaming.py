@@ -19,7 +19,7 @@ from kbmesh_chunker.documents.reader import BINARY_READERS, TEXT_READERS, parsed
 from kbmesh_chunker.documents.source import SourceDocument
 from kbmesh_chunker.documents.stream_decoding import StreamDecoder
 from kbmesh_chunker.piece import Chunk
-from kbmesh_chunker.strategies.rows import has_rows
+from kbmesh_chunker.strategies.rows import must_be_whole
 from kbmesh_chunker.summary import Summary, summarize
 from kbmesh_chunker.text_stream import BATCH_CHARACTERS, STREAMED, StreamPlan, TextStream
 
@@ -125,7 +125,7 @@ def _plan(
     if len(extracted.parts) > 1 or document.layout is not None or document.context or document.pages is not None:
         return None
     config, reason = resolve(request, document, path)
-    if config.strategy not in STREAMED or (config.strategy is Strategy.FIXED and has_rows(document)):
+    if config.strategy not in STREAMED or must_be_whole(document, config.strategy):
         return None
     document = replace(document, text="", warnings=(*decoder.warnings, *document.warnings))
     decoder = StreamDecoder(head, charset=declared.charset, media_type=document.media_type)

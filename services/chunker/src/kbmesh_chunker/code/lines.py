@@ -17,7 +17,10 @@ _CLOSING = re.compile(
 # Lines that belong to the line below them.
 _LEADING = re.compile(r"[ \t]*(?:#|//|--|;|%|/\*|\*|@|\"\"\"|\[\w+[^\]\r\n]*\]\s*$)")
 _PADDED = re.compile(r"\n[^\S\n]+\n")
-_INDENTS = frozenset((" ", "\t", ""))
+_BLANK_ABOVE = frozenset({_BLANK_LINE, _BLANK_LINE_OUTSIDE})
+_INDENTS = (" ", "\t")
+_DEEPEST = 24
+"""Lines that are indented by more characters are alike."""
 _SEEN = 256
 """So much of a line tells what it is."""
 
@@ -46,11 +49,26 @@ def line_breaks(text: str, start: int, end: int) -> list[tuple[int, int]]:
     return breaks
 
 
-def lazy_line_breaks(text: str, seals: Iterable[tuple[int, int]] = ()) -> Breaks:
-    """The breaks of `line_breaks` over a whole text, which are looked for only where a cutter asks for them."""
-    if "\r" in text or _has_padded_lines(text):
-        return Breaks(line_breaks(text, 0, len(text)), seals)
-    return _LazyLineBreaks(text, seals)
+def graded_line_breaks(text: str, seals: Iterable[tuple[int, int]] = ()) -> Breaks:
+    """The breaks of `line_breaks` over a whole text, for windows that are to end where functions do.
+
+    The less the line after it is indented, the better is a break; of those alike the better is one at a blank line.
+    They are looked for where a cutter asks for them.
+    """
+    if "\r" not in text and not _has_padded_lines(text):
+        return _LazyLineBreaks(text, seals)
+    breaks = line_breaks(text, 0, len(text))
+    return Breaks([(start, _grade(_width(text, start), strength in _BLANK_ABOVE)) for start, strength in breaks], seals)
+
+
+def _grade(width: int, blank: bool) -> int:
+    return 2 * (_DEEPEST - width) + 1 + blank
+
+
+def _width(text: str, start: int) -> int:
+    """Of the indentation of the line at `start`."""
+    line = text[start : start + _DEEPEST]
+    return len(line) - len(line.lstrip(" \t"))
 
 
 def _has_padded_lines(text: str) -> bool:
@@ -75,34 +93,38 @@ class _LazyLineBreaks(Breaks):
     def strongest(self, lowest: int, highest: int) -> int | None:
         text, sealing = self._text, self.sealing
         lowest = self._fertile(lowest)
+        # Mostly there is a blank line after which nothing is indented.
         low = max(0, lowest - 2)
-        found = inside = 0
         gap = text.rfind("\n\n", low, highest)
         while gap >= 0:
             start = gap + 2
-            if self._begins(start):
-                found = start
+            if start < len(text) and text[start] not in " \t" and self._begins(start):
                 if not (sealing and self.sealed(start)):
-                    if text[start] not in " \t":
-                        return start
-                    inside = inside or start
+                    return start
             gap = text.rfind("\n\n", low, gap + 1)
+        return self._least_indented(lowest, highest)
+
+    def _least_indented(self, lowest: int, highest: int) -> int | None:
+        text, sealing = self._text, self.sealing
         low = max(0, lowest - 1)
-        anywhere = inside
+        found = False
+        best, width, best_blank, indent = 0, _DEEPEST + 1, False, ""
         line_end = text.rfind("\n", low, highest)
         while line_end >= 0:
             start = line_end + 1
-            outside = text[start : start + 1] not in _INDENTS
-            if (outside or not anywhere) and self._breaks(start):
-                found = start
-                if not (sealing and self.sealed(start)):
-                    if outside:
-                        return start
-                    anywhere = start
+            blank = line_end > 0 and text[line_end - 1] == "\n"
+            # Most lines are seen to be indented more than the best one, and are passed over.
+            alike = best and text.startswith(indent, start)
+            deeper = alike and (best_blank or not blank or text[start + width : start + width + 1] in _INDENTS)
+            if not deeper and self._breaks(start):
+                found = True
+                own = _width(text, start)
+                if (own < width or (own == width and blank > best_blank)) and not (sealing and self.sealed(start)):
+                    best, width, best_blank, indent = start, own, blank, text[start : start + own]
             line_end = text.rfind("\n", low, line_end)
         if not found:
             self._none_within(lowest, highest)
-        return anywhere or None
+        return best or None
 
     def first(self, lowest: int, highest: int) -> int | None:
         sealing = self.sealing

@@ -1,15 +1,16 @@
 """Rows and lines of documents that are made of them: where FIXED cuts such a document best, and what a row needs."""
 
 import re
-from bisect import bisect_right
 from collections.abc import Sequence
 
 from kbmesh_chunker.breaks import Breaks
-from kbmesh_chunker.code.lines import lazy_line_breaks
+from kbmesh_chunker.code.lines import graded_line_breaks
+from kbmesh_chunker.config import Strategy
 from kbmesh_chunker.context import Context
 from kbmesh_chunker.documents.delimited import CSV, TSV
 from kbmesh_chunker.documents.source import Grammar, TextDocument
 from kbmesh_chunker.strategies.port import Work
+from kbmesh_chunker.strategies.tables import NO_TABLES, Tables
 
 _RECORDS = frozenset({CSV, TSV})
 _NESTED = frozenset(
@@ -18,15 +19,16 @@ _NESTED = frozenset(
 _ROW = 4
 _LINE = re.compile(r"[^\r\n]+")
 _LINE_END = re.compile(r"\r\n?|\n")
-# GitHub's tables: the row below the header. A line of it has nothing but these signs.
-_DELIMITERS = re.compile(r"^[ \t]{0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)+\|?[ \t]*$", re.MULTILINE)
 _DEEPEST = 3
 _INDENT = 2
 
 
-def has_rows(document: TextDocument) -> bool:
-    """Whether a document is one for which `Rows` must see all of it."""
-    return document.media_type in _RECORDS | _NESTED or document.grammar in {Grammar.CODE, Grammar.MARKDOWN}
+def must_be_whole(document: TextDocument, strategy: Strategy) -> bool:
+    """Whether a strategy must see all of a document to know its rows and their headers."""
+    if document.grammar is Grammar.MARKDOWN:
+        return True
+    rows = document.media_type in _RECORDS | _NESTED or document.grammar is Grammar.CODE
+    return rows and strategy is Strategy.FIXED
 
 
 class Rows:
@@ -36,9 +38,7 @@ class Rows:
         self._breaks: list[tuple[int, int]] = []
         self._solids: list[tuple[int, int]] = []
         self._document = document
-        self._bodies: list[int] = []
-        """Where the first row of each table begins that stands below a header."""
-        self._tables: list[tuple[int, int]] = []
+        self._tables = Tables(document.text) if document.grammar is Grammar.MARKDOWN else NO_TABLES
         text = document.text
         if document.media_type in _RECORDS:
             self._breaks = [(start, _ROW) for start in _record_starts(text)]
@@ -46,50 +46,20 @@ class Rows:
         elif document.media_type in _NESTED:
             self._breaks = _nested_lines(text)
         elif document.grammar is Grammar.MARKDOWN:
-            self._find_tables(text)
+            self._breaks, self._solids = self._tables.breaks, self._tables.solids
 
     def breaks(self, seals: Sequence[tuple[int, int]]) -> Breaks:
         """Where the document is cut best, and nowhere within `seals`."""
         if self._document.grammar is Grammar.CODE and not self._breaks:
-            return lazy_line_breaks(self._document.text, seals)
+            return graded_line_breaks(self._document.text, seals)
         return Breaks(self._breaks, seals, self._solids)
 
     def context(self, work: Work, start: int, context: Context) -> Context:
         """The context of a piece that starts at `start`, in place of that of the whole document."""
-        if not self._solids:
-            return context
         if self._document.media_type in _RECORDS and start == 0:
             # The header row is in the piece itself.
             return Context()
-        index = bisect_right(self._bodies, start) - 1
-        if index < 0 or start >= self._tables[index][1]:
-            return context
-        header = self._document.text[self._tables[index][0] : self._bodies[index]]
-        return work.context(*(line.strip() for line in _LINE_END.split(header)))
-
-    def _find_tables(self, text: str) -> None:
-        position = 0
-        for found in _DELIMITERS.finditer(text):
-            header_start = (
-                max(text.rfind("\n", 0, max(0, found.start() - 1)), text.rfind("\r", 0, max(0, found.start() - 1))) + 1
-            )
-            if found.start() < position or "|" not in text[header_start : found.start()]:
-                continue
-            end = found.end()
-            starts = []
-            while (line_end := _LINE_END.match(text, end)) is not None:
-                row = _LINE.match(text, line_end.end())
-                if row is None or "|" not in row.group():
-                    break
-                starts.append(line_end.end())
-                end = row.end()
-            position = end
-            if starts:
-                self._bodies.append(starts[0])
-                self._tables.append((header_start, end))
-                self._solids.append((header_start, end))
-                self._breaks.append((header_start, 1))
-                self._breaks.extend((start, 1) for start in starts)
+        return self._tables.context(work, start, context)
 
 
 def _record_starts(text: str) -> list[int]:

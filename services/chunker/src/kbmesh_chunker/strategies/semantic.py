@@ -8,14 +8,19 @@ from kbmesh_rpc.errors import InvalidField
 from kbmesh_chunker.blank import stretches, trim_end
 from kbmesh_chunker.breaks import PARTING, Breaks
 from kbmesh_chunker.config import CHARACTER_SIZES, Options, Sizes, Strategy
+from kbmesh_chunker.documents.source import Grammar
 from kbmesh_chunker.piece import Piece
+from kbmesh_chunker.strategies.heading_seals import HEADING_LINE, find_heading_seals
 from kbmesh_chunker.strategies.port import ANY_GRAMMAR, Work
+from kbmesh_chunker.strategies.tables import NO_TABLES, Tables
 
 MAX_BLANK_LINES = 10
 _LINE_END = r"(?:\r\n|\n|\r(?!\n))"
 _HEADING_CHARACTERS = 100
 _MOST_HEADINGS = 3
 """Lines one above the other that head a paragraph together, such as a number, a title and a subtitle."""
+_HELD = 80
+"""So much of a paragraph stays with the heading above it."""
 _LONG_PARAGRAPH = 800
 """From so many characters on a paragraph is looked into for the items of a list."""
 _NEXT_ITEM = 1
@@ -56,27 +61,32 @@ class Semantic:
         seals: list[tuple[int, int]] = []
         before, last = find_paragraphs(text, start, end, int(options["paragraph_blank_lines"]), breaks, seals)
         # The last paragraph may go on. Where it is long, that changes nothing but its end.
-        return Breaks(breaks, seals), end - _PARAGRAPH_END if end - last > 2 * _HEADING_CHARACTERS else before
+        seals += find_heading_seals(text, start, end)
+        known = end - _PARAGRAPH_END if end - last > 2 * _HEADING_CHARACTERS else before
+        return Breaks(breaks, seals), min(known, end - HEADING_LINE)
 
 
 def cut_semantic(work: Work) -> list[Piece]:
     """All of the text, cut between paragraphs where that is possible."""
     text = work.document.text
-    cutter = work.cutter(paragraph_breaks(text, int(work.options["paragraph_blank_lines"])))
+    tables = Tables(text) if work.document.grammar is Grammar.MARKDOWN else NO_TABLES
+    cutter = work.cutter(paragraph_breaks(text, int(work.options["paragraph_blank_lines"]), tables))
     context = work.context()
     return [
-        Piece(start=start, end=end, type="paragraph", context=context.text)
+        Piece(start, end, "paragraph", tables.context(work, start, context).text)
         for start, end in cutter.cut(0, len(text), context.at)
     ]
 
 
-def paragraph_breaks(text: str, blank_lines: int) -> Breaks:
-    """Breaks between the paragraphs of a text, and seals between headings and their text."""
+def paragraph_breaks(text: str, blank_lines: int, tables: Tables = NO_TABLES) -> Breaks:
+    """Breaks between the paragraphs of a text and the rows of its tables, and seals between headings and their text."""
     breaks: list[tuple[int, int]] = []
     seals: list[tuple[int, int]] = []
     for start, end in stretches(text, 0, len(text)):
-        find_paragraphs(text, start, trim_end(text, start, end), blank_lines, breaks, seals)
-    return Breaks(breaks, seals)
+        last = trim_end(text, start, end)
+        find_paragraphs(text, start, last, blank_lines, breaks, seals)
+        seals += find_heading_seals(text, start, last)
+    return Breaks(breaks + tables.breaks, seals, tables.solids)
 
 
 def find_paragraphs(
@@ -105,8 +115,8 @@ def find_paragraphs(
         if heads and not (_ITEM.match(text, previous, previous_end) and _ITEM.match(text, first, last)):
             # Of many short lines only the last can be meant as a heading.
             above = headings if headings <= _MOST_HEADINGS and not previous_marked else 1
-            seals.append(((previous, previous, second, third)[above], first))
-        elif previous_leads:
+            seals.append(((previous, previous, second, third)[above], min(first + _HELD, last)))
+        elif previous_leads and not opens and not marked:
             seals.append((previous_end - 1, first))
         headings = headings + 1 if headlike and not marked else 0
         fourth, third, second, previous = third, second, previous, first
