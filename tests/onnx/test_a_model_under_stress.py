@@ -13,6 +13,7 @@ from kbmesh_onnx.batcher import Batcher, Item, QueueLimits
 from kbmesh_onnx.device_loss import is_device_loss, telling_device_loss
 from kbmesh_onnx.errors import DeviceLost, InferenceError
 from kbmesh_onnx.isolation import run_isolating
+from kbmesh_onnx.throughput import Throughput
 from kbmesh_onnx.token_estimate import estimate_text_tokens, estimate_tokens
 from kbmesh_onnx.warm_up import warm_up_shapes
 from opened_model import OpenedModel
@@ -140,3 +141,12 @@ def test_tokens_are_estimated_rather_too_high_in_any_script(minilm: OpenedModel)
     for text, tokens in zip(texts, minilm.tokenizer.count(texts), strict=True):
         assert tokens <= estimate_text_tokens(text, at_most=256)
     assert estimate_tokens(["a" * 10**6, "\ud800"], max_tokens=256) == 256 + 3
+
+
+def test_queries_without_bulk_work_beside_them_say_nothing_of_what_bulk_work_gets() -> None:
+    speed = Throughput(batch_tokens=100)
+    speed.add(interactive=True, bulk_waits=False, tokens=100, padded_tokens=100, seconds=5.0)
+    assert speed.interactive_share == 0
+    speed.add(interactive=True, bulk_waits=True, tokens=100, padded_tokens=100, seconds=1.0)
+    speed.add(interactive=False, bulk_waits=False, tokens=100, padded_tokens=100, seconds=1.0)
+    assert 0.4 < speed.interactive_share < 0.6

@@ -371,11 +371,16 @@ class Batcher(Generic[PayloadT, ResultT]):
         failed = sum(isinstance(outcome, ItemFailedError | ModelLostError) for outcome in outcomes)
         padded_tokens = len(batch) * max(entry.tokens for entry in batch)
         self._failed_runs = self._failed_runs + 1 if failed == len(batch) else 0
+        bulk_waits = self._lanes[Lane.BULK].tokens > 0
         if failed == 0:
             self._speed.add(
-                interactive=lane is Lane.INTERACTIVE, tokens=tokens, padded_tokens=padded_tokens, seconds=seconds
+                interactive=lane is Lane.INTERACTIVE,
+                bulk_waits=bulk_waits,
+                tokens=tokens,
+                padded_tokens=padded_tokens,
+                seconds=seconds,
             )
-        self._bulk_share.ran(seconds, bulk=lane is Lane.BULK, bulk_waits=self._lanes[Lane.BULK].tokens > 0)
+        self._bulk_share.ran(seconds, bulk=lane is Lane.BULK, bulk_waits=bulk_waits)
         self._idle.set()
         if lost is not None:
             self._give_up(lost)

@@ -32,16 +32,20 @@ class Throughput:
 
     @property
     def interactive_share(self) -> float:
-        """Part of the model's time that went to interactive work lately."""
+        """Part of the model's time that interactive work took lately while there was bulk work as well."""
         return self._interactive_seconds / self._seconds if self._seconds > 0 else 0.0
 
-    def add(self, *, interactive: bool, tokens: int, padded_tokens: int, seconds: float) -> None:
-        """Takes a batch into account."""
-        self._seconds = self._seconds * SHARE_MEMORY + seconds
-        self._interactive_seconds = self._interactive_seconds * SHARE_MEMORY + (seconds if interactive else 0.0)
+    def add(self, *, interactive: bool, bulk_waits: bool, tokens: int, padded_tokens: int, seconds: float) -> None:
+        """Takes a batch into account. `bulk_waits` tells whether there was bulk work besides."""
+        if not interactive or bulk_waits:
+            self._share(interactive, seconds)
         self._recent.add(tokens, seconds)
         if padded_tokens >= self._batch_tokens * FULL_BATCH_SHARE:
             self._full.add(tokens, seconds)
+
+    def _share(self, interactive: bool, seconds: float) -> None:
+        self._seconds = self._seconds * SHARE_MEMORY + seconds
+        self._interactive_seconds = self._interactive_seconds * SHARE_MEMORY + (seconds if interactive else 0.0)
 
     def seconds_to_run(self, tokens: int) -> float:
         """How long the model takes for so many waiting tokens: a second where nothing was measured yet."""
