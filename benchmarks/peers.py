@@ -19,6 +19,8 @@ from benchmarks.units import parser
 LIBRARIES = ("chonkie", "langchain-text-splitters", "llama-index-core", "semchunk")
 
 _HEADINGS = [f"\n{'#' * level} " for level in range(1, 7)]
+_SENTENCE = r"(?<=[.!?])\s+"
+_BY_PATTERN = "finds headings by a pattern, also in fences, and tells no heading path"
 _LANGCHAIN_LANGUAGES = {
     "python": "python",
     "javascript": "js",
@@ -95,7 +97,7 @@ class Peers:
         elif strategy is Strategy.DOCUMENT:
             rules = _markdown_rules(chonkie)
             chunker = chonkie.RecursiveChunker(tokenizer="character", chunk_size=size, rules=rules)
-            yield splitter(chunker, f"{sized}, rules=headings, paragraphs, lines, sentences, words")
+            yield splitter(chunker, f"{sized}, rules=headings, paragraphs, lines, sentences, words", _BY_PATTERN)
         elif strategy is Strategy.CODE:
             yield from self._chonkie_code(chonkie, size, files)
 
@@ -160,9 +162,20 @@ def _langchain(strategy: Strategy, sizes: Sizes, _files: Sequence[CorpusFile]) -
         )
 
     if strategy in (Strategy.FIXED, Strategy.SEMANTIC):
-        yield splitter(langchain.RecursiveCharacterTextSplitter(**options))
+        recursive = langchain.RecursiveCharacterTextSplitter
+        yield splitter(recursive(**options), "cuts at lines and words, and knows no sentences")
+        separators = [_SENTENCE, r"\s+", ""]
+        if strategy is Strategy.SEMANTIC:
+            separators.insert(0, r"\n\s*\n")
+        sentences = recursive(**options, separators=separators, is_separator_regex=True)
+        yield Splitter(
+            name="langchain.RecursiveCharacterTextSplitter, sentences",
+            settings=f"{settings}, is_separator_regex=True, separators={separators}",
+            split=lambda file: sentences.create_documents([file.text]),
+            cuts=_langchain_cuts,
+        )
     elif strategy is Strategy.DOCUMENT:
-        yield splitter(langchain.MarkdownTextSplitter(**options))
+        yield splitter(langchain.MarkdownTextSplitter(**options), _BY_PATTERN)
         headers = langchain.MarkdownHeaderTextSplitter(
             [("#" * level, f"h{level}") for level in range(1, 7)], strip_headers=False
         )
@@ -246,7 +259,16 @@ def _llama_index(strategy: Strategy, sizes: Sizes, files: Sequence[CorpusFile]) 
             settings="as it is",
             split=split(parsers.MarkdownNodeParser(include_prev_next_rel=False)),
             cuts=_llama_index_cuts,
-            other_job="knows no size",
+        )
+        headings = parsers.MarkdownNodeParser(include_prev_next_rel=False)
+        sizes_of = parsers.SentenceSplitter(chunk_size=sizes.size, chunk_overlap=0, tokenizer=list, **plain)
+        yield Splitter(
+            name="llama_index.MarkdownNodeParser, SentenceSplitter",
+            settings=f"chunk_size={sizes.size}, chunk_overlap=0, tokenizer=list",
+            split=lambda file: sizes_of.get_nodes_from_documents(
+                headings.get_nodes_from_documents([document(text=file.text)])
+            ),
+            cuts=_llama_index_cuts,
         )
     elif strategy is Strategy.CODE:
         parsing = {file.language: parser(file.language) for file in files}
