@@ -20,7 +20,7 @@ compile dev pyproject.toml --group dev
 compile client clients/python/pyproject.toml
 compile cli clients/cli/pyproject.toml
 compile chunker services/chunker/pyproject.toml --extra otlp
-compile retriever services/retriever/pyproject.toml --extra otlp
+compile retriever services/retriever/pyproject.toml --extra otlp --extra pinecone --extra postgres
 for service in embedder reranker; do
   for device in cpu cuda; do
     compile "$service-$device" "services/$service/pyproject.toml" --extra otlp --extra "$device"
