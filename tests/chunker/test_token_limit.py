@@ -179,6 +179,17 @@ async def test_pieces_that_came_out_too_long_are_cut_again_in_order() -> None:
         assert content.endswith("here."), "cut between sentences"
 
 
+@pytest.mark.parametrize("following", [40, 25, 80])
+async def test_a_piece_that_fits_without_what_it_repeats_does_not_overtake_the_next(following: int) -> None:
+    text = "abcd " * 40
+    # The second has too many tokens, and few enough without its overlap: then it starts where the first one ends.
+    spans = [(0, 99), (20, 149), (following, 174), (170, 199)]
+    pieces = [Piece(start=start, end=end, type="fixed") for start, end in spans]
+    fitted = await fit(text, pieces, counter=WordPieceCounter(), model=MODEL, max_tokens=22, checkpoint=lambda: None)
+    check_windows(text, [(found.piece.start, found.piece.end) for found in fitted])
+    assert all(found.tokens <= 22 for found in fitted)
+
+
 async def test_a_context_that_leaves_no_room_is_left_out() -> None:
     text = "One sentence of seven words is here."
     piece = Piece(start=0, end=len(text), type="fixed", context="heading " * 20)

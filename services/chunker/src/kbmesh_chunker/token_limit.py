@@ -54,6 +54,8 @@ class TokenFitter:
         self._checkpoint = checkpoint
         self._last_end = 0
         self._after_cut = False
+        self._moved_start = -1
+        """Where the last piece starts, if not where its strategy had it start."""
 
     async def fit(self, text: str, pieces: Sequence[Piece], *, offset: int = 0) -> list[CountedPiece]:
         """The pieces of `text`, which begins at `offset` of the document."""
@@ -61,7 +63,8 @@ class TokenFitter:
         fitted: list[CountedPiece] = []
         for piece, tokens in zip(pieces, await self._count(text, pieces), strict=True):
             counted = CountedPiece(piece=piece, tokens=tokens)
-            if self._max_tokens is not None and (tokens > self._max_tokens or self._after_cut):
+            after_change = self._after_cut or offset + piece.start <= self._moved_start
+            if self._max_tokens is not None and (tokens > self._max_tokens or after_change):
                 # A part might lie inside what its neighbour repeats: parts repeat nothing.
                 counted = await self._without_overlap(text, counted, self._last_end - offset)
             parts = [counted]
@@ -71,6 +74,7 @@ class TokenFitter:
                 self._checkpoint()
                 parts = await self._cut_round(text, parts, _FINER**attempt)
             self._after_cut = self._exceeds(counted)
+            self._moved_start = offset + counted.piece.start if counted.piece is not piece else -1
             self._last_end = offset + piece.end
             fitted += parts
         return fitted
