@@ -2,11 +2,13 @@
 
 KbmeshError
 ├── InvalidRequest        INVALID_FIELD, REQUEST_TOO_LARGE, EMPTY_TEXT, TEXT_TOO_LONG
-│   └── DocumentRejected  UNSUPPORTED_MEDIA_TYPE, DOCUMENT_UNREADABLE, DOCUMENT_EMPTY, DOCUMENT_TOO_LARGE
+│   └── DocumentRejected  UNSUPPORTED_MEDIA_TYPE, DOCUMENT_UNREADABLE, DOCUMENT_EMPTY, DOCUMENT_TOO_LARGE,
+│                         DOCUMENT_SHRUNK
 ├── AccessDenied          UNAUTHENTICATED, PERMISSION_DENIED
 ├── NotFound
 │   ├── KnowledgeBaseNotFound
 │   ├── DocumentNotFound
+│   ├── JobNotFound
 │   └── ModelNotFound
 ├── KnowledgeBaseAlreadyExists
 ├── Conflict              CONFLICT
@@ -101,7 +103,7 @@ class InvalidRequest(KbmeshError):
 
 
 class DocumentRejected(InvalidRequest):
-    """The document cannot be read, is empty, is too large or is of an unknown kind."""
+    """The document cannot be read, is empty, is too large, is of an unknown kind or has lost most of its text."""
 
 
 class AccessDenied(KbmeshError):
@@ -118,6 +120,10 @@ class KnowledgeBaseNotFound(NotFound):
 
 class DocumentNotFound(NotFound):
     """The knowledge base has no such document."""
+
+
+class JobNotFound(NotFound):
+    """The knowledge base has no such ingestion job, or has forgotten it."""
 
 
 class ModelNotFound(NotFound):
@@ -170,10 +176,12 @@ BY_REASON: Mapping[str, type[KbmeshError]] = {
     "DOCUMENT_EMPTY": DocumentRejected,
     "DOCUMENT_TOO_LARGE": DocumentRejected,
     "CONTENT_LEFT_OUT": DocumentRejected,
+    "DOCUMENT_SHRUNK": DocumentRejected,
     "UNAUTHENTICATED": AccessDenied,
     "PERMISSION_DENIED": AccessDenied,
     "KNOWLEDGE_BASE_NOT_FOUND": KnowledgeBaseNotFound,
     "DOCUMENT_NOT_FOUND": DocumentNotFound,
+    "JOB_NOT_FOUND": JobNotFound,
     "MODEL_NOT_FOUND": ModelNotFound,
     "KNOWLEDGE_BASE_ALREADY_EXISTS": KnowledgeBaseAlreadyExists,
     "CONFLICT": Conflict,

@@ -3,10 +3,10 @@
     KbmeshError
     ├── InvalidField, RequestTooLarge                         the request is wrong
     ├── Unauthenticated, PermissionDenied                     the caller is wrong
-    ├── KnowledgeBaseNotFound, KnowledgeBaseAlreadyExists, DocumentNotFound, Conflict
+    ├── KnowledgeBaseNotFound, KnowledgeBaseAlreadyExists, DocumentNotFound, JobNotFound, Conflict
     ├── ModelNotFound, ModelMismatch, ModelNotReady, InferenceFailed
     ├── EmptyText, TextTooLong                                one text is wrong
-    ├── UnsupportedMediaType, DocumentUnreadable, DocumentEmpty, DocumentTooLarge, ContentLeftOut
+    ├── UnsupportedMediaType, DocumentUnreadable, DocumentEmpty, DocumentTooLarge, DocumentShrunk, ContentLeftOut
     ├── QueueFull, DeadlineExceeded, Cancelled, ShuttingDown  not now
     ├── DependencyUnavailable, DependencyInvalidResponse      somebody we need is wrong
     └── FeatureUnsupported, InternalError                     we are wrong
@@ -51,6 +51,8 @@ class Reason(StrEnum):
     FEATURE_UNSUPPORTED = "ERROR_REASON_FEATURE_UNSUPPORTED"
     INTERNAL = "ERROR_REASON_INTERNAL"
     CONTENT_LEFT_OUT = "ERROR_REASON_CONTENT_LEFT_OUT"
+    DOCUMENT_SHRUNK = "ERROR_REASON_DOCUMENT_SHRUNK"
+    JOB_NOT_FOUND = "ERROR_REASON_JOB_NOT_FOUND"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -338,6 +340,30 @@ class DocumentEmpty(KbmeshError):
 
     def __init__(self) -> None:
         super().__init__("the document holds no text")
+
+
+class DocumentShrunk(KbmeshError):
+    """Nothing or little is left of a document that was read again, and nobody said that it is meant."""
+
+    reason = Reason.DOCUMENT_SHRUNK
+
+    def __init__(self, *, before: int, now: int) -> None:
+        super().__init__(
+            f"the document had {before} characters and has {now} now; allow_shrink says that this is meant",
+            metadata={"before": str(before), "now": str(now), "unit": "characters"},
+        )
+
+
+class JobNotFound(KbmeshError):
+    """The knowledge base has no such ingestion job, or has forgotten it."""
+
+    reason = Reason.JOB_NOT_FOUND
+
+    def __init__(self, *, knowledge_base: str, job: str) -> None:
+        super().__init__(
+            f"there is no ingestion job {job!r} in {knowledge_base!r}; old ones are forgotten",
+            metadata={"knowledge_base": knowledge_base, "job": job},
+        )
 
 
 class DocumentTooLarge(KbmeshError):

@@ -60,6 +60,8 @@ CODES: dict[Reason, grpc.StatusCode] = {
     Reason.FEATURE_UNSUPPORTED: grpc.StatusCode.UNIMPLEMENTED,
     Reason.INTERNAL: grpc.StatusCode.INTERNAL,
     Reason.CONTENT_LEFT_OUT: grpc.StatusCode.INVALID_ARGUMENT,
+    Reason.DOCUMENT_SHRUNK: grpc.StatusCode.FAILED_PRECONDITION,
+    Reason.JOB_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
 }
 """The status code that each reason travels with, as `errors.proto` has it."""
 

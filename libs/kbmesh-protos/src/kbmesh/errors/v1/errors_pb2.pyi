@@ -101,6 +101,15 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """INVALID_ARGUMENT, but only ever in warnings. Part of a document is on purpose not in its text: navigation, running
     heads, pictures. Metadata: `left_out`, and `characters` or `count` where it can be told.
     """
+    ERROR_REASON_DOCUMENT_SHRUNK: _ErrorReason.ValueType  # 28
+    """FAILED_PRECONDITION, and per item. The document was read again and nothing or little is left of it; that may be a
+    failed read, so its old version stays unless `allow_shrink` says that it is meant. Metadata: `before`, `now`, `unit`
+    ("characters" of its text).
+    """
+    ERROR_REASON_JOB_NOT_FOUND: _ErrorReason.ValueType  # 29
+    """NOT_FOUND. The knowledge base has no such ingestion job, or it is so old that it was forgotten. Metadata:
+    `knowledge_base`, `job`.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason tells a machine why a call, or one item of a call, failed. A failed call is a gRPC status whose
@@ -183,6 +192,15 @@ ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 26
 ERROR_REASON_CONTENT_LEFT_OUT: ErrorReason.ValueType  # 27
 """INVALID_ARGUMENT, but only ever in warnings. Part of a document is on purpose not in its text: navigation, running
 heads, pictures. Metadata: `left_out`, and `characters` or `count` where it can be told.
+"""
+ERROR_REASON_DOCUMENT_SHRUNK: ErrorReason.ValueType  # 28
+"""FAILED_PRECONDITION, and per item. The document was read again and nothing or little is left of it; that may be a
+failed read, so its old version stays unless `allow_shrink` says that it is meant. Metadata: `before`, `now`, `unit`
+("characters" of its text).
+"""
+ERROR_REASON_JOB_NOT_FOUND: ErrorReason.ValueType  # 29
+"""NOT_FOUND. The knowledge base has no such ingestion job, or it is so old that it was forgotten. Metadata:
+`knowledge_base`, `job`.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
 

@@ -66,6 +66,7 @@ class IngestDocument(_message.Message):
     URI_FIELD_NUMBER: _builtins.int
     AUTHOR_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
+    ALLOW_SHRINK_FIELD_NUMBER: _builtins.int
     external_id: _builtins.str
     """The caller's own name for it, unique within the knowledge base: a path, a URL, a message id. 1 to 1024
     characters. Ingesting it again replaces it.
@@ -76,6 +77,10 @@ class IngestDocument(_message.Message):
     """Where a person can open it: a URL or a path."""
     author: _builtins.str
     """Who wrote it."""
+    allow_shrink: _builtins.bool
+    """It is meant that nothing or little is left of it: no DOCUMENT_SHRUNK. Without any text it stays a document that has
+    no chunks.
+    """
     @_builtins.property
     def document(self) -> _chunker_pb2.Document:
         """The document itself."""
@@ -93,10 +98,11 @@ class IngestDocument(_message.Message):
         uri: _builtins.str = ...,
         author: _builtins.str = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
+        allow_shrink: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "document", b"document"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "created_at", b"created_at", "document", b"document", "external_id", b"external_id", "title", b"title", "uri", b"uri"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_shrink", b"allow_shrink", "author", b"author", "created_at", b"created_at", "document", b"document", "external_id", b"external_id", "title", b"title", "uri", b"uri"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -110,19 +116,30 @@ class IngestOptions(_message.Message):
 
     KNOWLEDGE_BASE_FIELD_NUMBER: _builtins.int
     CONCURRENCY_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    ALLOW_SHRINK_FIELD_NUMBER: _builtins.int
     knowledge_base: _builtins.str
     """Name or id of the knowledge base."""
     concurrency: _builtins.int
-    """Documents worked on at once. The server's own choice when 0; at most 32."""
+    """Documents worked on at once. The server's own choice when 0; at most 256."""
+    job_id: _builtins.str
+    """Under which the results are kept, so that a call that broke off can be resumed: GetJob, ListJobResults. Chosen by
+    the caller, unique within the knowledge base; letters, digits, "-", "_", "." and ":", at most 128. Nothing is kept
+    when empty. Several calls may share it.
+    """
+    allow_shrink: _builtins.bool
+    """`allow_shrink` of every document."""
     def __init__(
         self,
         *,
         knowledge_base: _builtins.str = ...,
         concurrency: _builtins.int = ...,
+        job_id: _builtins.str = ...,
+        allow_shrink: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "knowledge_base", b"knowledge_base"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_shrink", b"allow_shrink", "concurrency", b"concurrency", "job_id", b"job_id", "knowledge_base", b"knowledge_base"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -475,3 +492,273 @@ class ListDocumentsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListDocumentsResponse: _TypeAlias = ListDocumentsResponse  # noqa: Y015
+
+@_typing.final
+class IngestJob(_message.Message):
+    """IngestJob tells how far an ingestion has come. Counts are of documents, each by its last result."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    UPDATED_AT_FIELD_NUMBER: _builtins.int
+    FINISHED_AT_FIELD_NUMBER: _builtins.int
+    NEW_DOCUMENTS_FIELD_NUMBER: _builtins.int
+    CHANGED_DOCUMENTS_FIELD_NUMBER: _builtins.int
+    UNCHANGED_DOCUMENTS_FIELD_NUMBER: _builtins.int
+    FAILED_DOCUMENTS_FIELD_NUMBER: _builtins.int
+    CHUNKS_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    RESULTS_NOT_KEPT_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """The id that the caller chose."""
+    new_documents: _builtins.int
+    """Documents that were not there and are now."""
+    changed_documents: _builtins.int
+    """Documents that were replaced."""
+    unchanged_documents: _builtins.int
+    """Documents that were there already."""
+    failed_documents: _builtins.int
+    """Documents that could not be taken in."""
+    chunks: _builtins.int
+    """Chunks that its documents have."""
+    tokens: _builtins.int
+    """Tokens that were embedded."""
+    results_not_kept: _builtins.int
+    """Results beyond the number that is kept for a job (KBMESH_JOB_MAX_RESULTS): counted nowhere else. Their documents
+    are sent again by a caller who resumes the job, and are unchanged then.
+    """
+    @_builtins.property
+    def created_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was first begun."""
+
+    @_builtins.property
+    def updated_at(self) -> _timestamp_pb2.Timestamp:
+        """When a result was last kept."""
+
+    @_builtins.property
+    def finished_at(self) -> _timestamp_pb2.Timestamp:
+        """When a call of it last came to its end. Absent while none has, or where it was begun again since."""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        created_at: _timestamp_pb2.Timestamp | None = ...,
+        updated_at: _timestamp_pb2.Timestamp | None = ...,
+        finished_at: _timestamp_pb2.Timestamp | None = ...,
+        new_documents: _builtins.int = ...,
+        changed_documents: _builtins.int = ...,
+        unchanged_documents: _builtins.int = ...,
+        failed_documents: _builtins.int = ...,
+        chunks: _builtins.int = ...,
+        tokens: _builtins.int = ...,
+        results_not_kept: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "finished_at", b"finished_at", "updated_at", b"updated_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed_documents", b"changed_documents", "chunks", b"chunks", "created_at", b"created_at", "failed_documents", b"failed_documents", "finished_at", b"finished_at", "job_id", b"job_id", "new_documents", b"new_documents", "results_not_kept", b"results_not_kept", "tokens", b"tokens", "unchanged_documents", b"unchanged_documents", "updated_at", b"updated_at"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IngestJob: _TypeAlias = IngestJob  # noqa: Y015
+
+@_typing.final
+class JobResult(_message.Message):
+    """JobResult is the last result of a document of a job."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULT_FIELD_NUMBER: _builtins.int
+    CONTENT_SHA256_FIELD_NUMBER: _builtins.int
+    content_sha256: _builtins.bytes
+    """SHA-256 of the content that was sent, 32 bytes; empty where it could not be read. A document whose content has
+    changed since is to be sent again.
+    """
+    @_builtins.property
+    def result(self) -> Global___IngestResponse:
+        """The result, without its warnings."""
+
+    def __init__(
+        self,
+        *,
+        result: Global___IngestResponse | None = ...,
+        content_sha256: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content_sha256", b"content_sha256", "result", b"result"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobResult: _TypeAlias = JobResult  # noqa: Y015
+
+@_typing.final
+class GetJobRequest(_message.Message):
+    """GetJobRequest names a job."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KNOWLEDGE_BASE_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    knowledge_base: _builtins.str
+    """Name or id of the knowledge base."""
+    job_id: _builtins.str
+    """The job's id."""
+    def __init__(
+        self,
+        *,
+        knowledge_base: _builtins.str = ...,
+        job_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "knowledge_base", b"knowledge_base"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetJobRequest: _TypeAlias = GetJobRequest  # noqa: Y015
+
+@_typing.final
+class GetJobResponse(_message.Message):
+    """GetJobResponse holds it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def job(self) -> Global___IngestJob:
+        """The job."""
+
+    def __init__(
+        self,
+        *,
+        job: Global___IngestJob | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetJobResponse: _TypeAlias = GetJobResponse  # noqa: Y015
+
+@_typing.final
+class ListJobsRequest(_message.Message):
+    """ListJobsRequest asks for a page."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KNOWLEDGE_BASE_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    knowledge_base: _builtins.str
+    """Name or id of the knowledge base."""
+    page_size: _builtins.int
+    """At most so many. 100 by default; at most 1000."""
+    page_token: _builtins.str
+    """From the last answer; empty for the first page."""
+    def __init__(
+        self,
+        *,
+        knowledge_base: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["knowledge_base", b"knowledge_base", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListJobsRequest: _TypeAlias = ListJobsRequest  # noqa: Y015
+
+@_typing.final
+class ListJobsResponse(_message.Message):
+    """ListJobsResponse holds a page."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOBS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """For the next page; empty after the last."""
+    @_builtins.property
+    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___IngestJob]:
+        """The jobs, by id."""
+
+    def __init__(
+        self,
+        *,
+        jobs: _abc.Iterable[Global___IngestJob] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["jobs", b"jobs", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListJobsResponse: _TypeAlias = ListJobsResponse  # noqa: Y015
+
+@_typing.final
+class ListJobResultsRequest(_message.Message):
+    """ListJobResultsRequest asks for a page."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KNOWLEDGE_BASE_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    knowledge_base: _builtins.str
+    """Name or id of the knowledge base."""
+    job_id: _builtins.str
+    """The job's id."""
+    page_size: _builtins.int
+    """At most so many. 100 by default; at most 1000."""
+    page_token: _builtins.str
+    """From the last answer; empty for the first page."""
+    def __init__(
+        self,
+        *,
+        knowledge_base: _builtins.str = ...,
+        job_id: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "knowledge_base", b"knowledge_base", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListJobResultsRequest: _TypeAlias = ListJobResultsRequest  # noqa: Y015
+
+@_typing.final
+class ListJobResultsResponse(_message.Message):
+    """ListJobResultsResponse holds a page."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """For the next page; empty after the last."""
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobResult]:
+        """The results, in a stable order of no meaning."""
+
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___JobResult] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListJobResultsResponse: _TypeAlias = ListJobResultsResponse  # noqa: Y015

@@ -55,6 +55,21 @@ class IngestionServiceStub:
                 request_serializer=kbmesh_dot_retriever_dot_v1_dot_ingestion__pb2.ListDocumentsRequest.SerializeToString,
                 response_deserializer=kbmesh_dot_retriever_dot_v1_dot_ingestion__pb2.ListDocumentsResponse.FromString,
                 _registered_method=True)
+        self.GetJob = channel.unary_unary(
+                '/kbmesh.retriever.v1.IngestionService/GetJob',
+                request_serializer=kbmesh_dot_retriever_dot_v1_dot_ingestion__pb2.GetJobRequest.SerializeToString,
+                response_deserializer=kbmesh_dot_retriever_dot_v1_dot_ingestion__pb2.GetJobResponse.FromString,
+                _registered_method=True)
+        self.ListJobs = channel.unary_unary(
+                '/kbmesh.retriever.v1.IngestionService/ListJobs',
+                request_serializer=kbmesh_dot_retriever_dot_v1_dot_ingestion__pb2.ListJobsRequest.SerializeToString,
+                response_deserializer=kbmesh_dot_retriever_dot_v1_dot_ingestion__pb2.ListJobsResponse.FromString,
+                _registered_method=True)
+        self.ListJobResults = channel.unary_unary(
+                '/kbmesh.retriever.v1.IngestionService/ListJobResults',
+                request_serializer=kbmesh_dot_retriever_dot_v1_dot_ingestion__pb2.ListJobResultsRequest.SerializeToString,
+                response_deserializer=kbmesh_dot_retriever_dot_v1_dot_ingestion__pb2.ListJobResultsResponse.FromString,
+                _registered_method=True)
 
 
 class IngestionServiceServicer:
@@ -92,6 +107,29 @@ class IngestionServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetJob(self, request, context):
+        """GetJob reads how far an ingestion that was given a job id has come. Fails with KNOWLEDGE_BASE_NOT_FOUND or
+        JOB_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListJobs(self, request, context):
+        """ListJobs reads the jobs of a knowledge base that are still remembered, by id.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListJobResults(self, request, context):
+        """ListJobResults reads what became of a job's documents, so that a caller who resumes it can leave out what is done.
+        Fails with KNOWLEDGE_BASE_NOT_FOUND or JOB_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_IngestionServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -114,6 +152,21 @@ def add_IngestionServiceServicer_to_server(servicer, server):
                     servicer.ListDocuments,
                     request_deserializer=kbmesh_dot_retriever_dot_v1_dot_ingestion__pb2.ListDocumentsRequest.FromString,
                     response_serializer=kbmesh_dot_retriever_dot_v1_dot_ingestion__pb2.ListDocumentsResponse.SerializeToString,
+            ),
+            'GetJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetJob,
+                    request_deserializer=kbmesh_dot_retriever_dot_v1_dot_ingestion__pb2.GetJobRequest.FromString,
+                    response_serializer=kbmesh_dot_retriever_dot_v1_dot_ingestion__pb2.GetJobResponse.SerializeToString,
+            ),
+            'ListJobs': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListJobs,
+                    request_deserializer=kbmesh_dot_retriever_dot_v1_dot_ingestion__pb2.ListJobsRequest.FromString,
+                    response_serializer=kbmesh_dot_retriever_dot_v1_dot_ingestion__pb2.ListJobsResponse.SerializeToString,
+            ),
+            'ListJobResults': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListJobResults,
+                    request_deserializer=kbmesh_dot_retriever_dot_v1_dot_ingestion__pb2.ListJobResultsRequest.FromString,
+                    response_serializer=kbmesh_dot_retriever_dot_v1_dot_ingestion__pb2.ListJobResultsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -225,6 +278,87 @@ class IngestionService:
             '/kbmesh.retriever.v1.IngestionService/ListDocuments',
             kbmesh_dot_retriever_dot_v1_dot_ingestion__pb2.ListDocumentsRequest.SerializeToString,
             kbmesh_dot_retriever_dot_v1_dot_ingestion__pb2.ListDocumentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kbmesh.retriever.v1.IngestionService/GetJob',
+            kbmesh_dot_retriever_dot_v1_dot_ingestion__pb2.GetJobRequest.SerializeToString,
+            kbmesh_dot_retriever_dot_v1_dot_ingestion__pb2.GetJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListJobs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kbmesh.retriever.v1.IngestionService/ListJobs',
+            kbmesh_dot_retriever_dot_v1_dot_ingestion__pb2.ListJobsRequest.SerializeToString,
+            kbmesh_dot_retriever_dot_v1_dot_ingestion__pb2.ListJobsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListJobResults(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kbmesh.retriever.v1.IngestionService/ListJobResults',
+            kbmesh_dot_retriever_dot_v1_dot_ingestion__pb2.ListJobResultsRequest.SerializeToString,
+            kbmesh_dot_retriever_dot_v1_dot_ingestion__pb2.ListJobResultsResponse.FromString,
             options,
             channel_credentials,
             insecure,

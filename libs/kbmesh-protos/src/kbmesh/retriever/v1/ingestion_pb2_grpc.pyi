@@ -45,6 +45,16 @@ class IngestionServiceStub:
     """GetDocument reads what is known of a document. Fails with KNOWLEDGE_BASE_NOT_FOUND or DOCUMENT_NOT_FOUND."""
     ListDocuments: _grpc.UnaryUnaryMultiCallable[_ingestion_pb2.ListDocumentsRequest, _ingestion_pb2.ListDocumentsResponse]
     """ListDocuments reads what is known of all documents, by external id."""
+    GetJob: _grpc.UnaryUnaryMultiCallable[_ingestion_pb2.GetJobRequest, _ingestion_pb2.GetJobResponse]
+    """GetJob reads how far an ingestion that was given a job id has come. Fails with KNOWLEDGE_BASE_NOT_FOUND or
+    JOB_NOT_FOUND.
+    """
+    ListJobs: _grpc.UnaryUnaryMultiCallable[_ingestion_pb2.ListJobsRequest, _ingestion_pb2.ListJobsResponse]
+    """ListJobs reads the jobs of a knowledge base that are still remembered, by id."""
+    ListJobResults: _grpc.UnaryUnaryMultiCallable[_ingestion_pb2.ListJobResultsRequest, _ingestion_pb2.ListJobResultsResponse]
+    """ListJobResults reads what became of a job's documents, so that a caller who resumes it can leave out what is done.
+    Fails with KNOWLEDGE_BASE_NOT_FOUND or JOB_NOT_FOUND.
+    """
 
 @_typing.type_check_only
 class IngestionServiceAsyncStub(IngestionServiceStub):
@@ -63,6 +73,16 @@ class IngestionServiceAsyncStub(IngestionServiceStub):
     """GetDocument reads what is known of a document. Fails with KNOWLEDGE_BASE_NOT_FOUND or DOCUMENT_NOT_FOUND."""
     ListDocuments: _aio.UnaryUnaryMultiCallable[_ingestion_pb2.ListDocumentsRequest, _ingestion_pb2.ListDocumentsResponse]  # type: ignore[assignment]
     """ListDocuments reads what is known of all documents, by external id."""
+    GetJob: _aio.UnaryUnaryMultiCallable[_ingestion_pb2.GetJobRequest, _ingestion_pb2.GetJobResponse]  # type: ignore[assignment]
+    """GetJob reads how far an ingestion that was given a job id has come. Fails with KNOWLEDGE_BASE_NOT_FOUND or
+    JOB_NOT_FOUND.
+    """
+    ListJobs: _aio.UnaryUnaryMultiCallable[_ingestion_pb2.ListJobsRequest, _ingestion_pb2.ListJobsResponse]  # type: ignore[assignment]
+    """ListJobs reads the jobs of a knowledge base that are still remembered, by id."""
+    ListJobResults: _aio.UnaryUnaryMultiCallable[_ingestion_pb2.ListJobResultsRequest, _ingestion_pb2.ListJobResultsResponse]  # type: ignore[assignment]
+    """ListJobResults reads what became of a job's documents, so that a caller who resumes it can leave out what is done.
+    Fails with KNOWLEDGE_BASE_NOT_FOUND or JOB_NOT_FOUND.
+    """
 
 class IngestionServiceServicer(metaclass=_abc_1.ABCMeta):
     """IngestionService puts documents into knowledge bases and takes them out."""
@@ -102,5 +122,33 @@ class IngestionServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_ingestion_pb2.ListDocumentsResponse, _abc.Awaitable[_ingestion_pb2.ListDocumentsResponse]]:
         """ListDocuments reads what is known of all documents, by external id."""
+
+    @_abc_1.abstractmethod
+    def GetJob(
+        self,
+        request: _ingestion_pb2.GetJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_ingestion_pb2.GetJobResponse, _abc.Awaitable[_ingestion_pb2.GetJobResponse]]:
+        """GetJob reads how far an ingestion that was given a job id has come. Fails with KNOWLEDGE_BASE_NOT_FOUND or
+        JOB_NOT_FOUND.
+        """
+
+    @_abc_1.abstractmethod
+    def ListJobs(
+        self,
+        request: _ingestion_pb2.ListJobsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_ingestion_pb2.ListJobsResponse, _abc.Awaitable[_ingestion_pb2.ListJobsResponse]]:
+        """ListJobs reads the jobs of a knowledge base that are still remembered, by id."""
+
+    @_abc_1.abstractmethod
+    def ListJobResults(
+        self,
+        request: _ingestion_pb2.ListJobResultsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_ingestion_pb2.ListJobResultsResponse, _abc.Awaitable[_ingestion_pb2.ListJobResultsResponse]]:
+        """ListJobResults reads what became of a job's documents, so that a caller who resumes it can leave out what is done.
+        Fails with KNOWLEDGE_BASE_NOT_FOUND or JOB_NOT_FOUND.
+        """
 
 def add_IngestionServiceServicer_to_server(servicer: IngestionServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
