@@ -48,6 +48,8 @@ EXAMPLES: list[KbmeshError] = [
     errors.InternalError("r-1"),
     errors.DocumentShrunk(before=5000, now=0),
     errors.JobNotFound(knowledge_base="handbook", job="nightly"),
+    errors.RebuildNotFound("handbook"),
+    errors.RebuildIncomplete("handbook", outstanding=3),
     errors.ContentLeftOut("navigation was left out", left_out="navigation", characters="90", count="2"),
 ]
 each_error = pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: error.reason.name)

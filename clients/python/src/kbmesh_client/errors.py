@@ -9,9 +9,11 @@ KbmeshError
 │   ├── KnowledgeBaseNotFound
 │   ├── DocumentNotFound
 │   ├── JobNotFound
+│   ├── RebuildNotFound
 │   └── ModelNotFound
 ├── KnowledgeBaseAlreadyExists
 ├── Conflict              CONFLICT
+├── RebuildIncomplete     REBUILD_INCOMPLETE
 ├── ModelMismatch         MODEL_MISMATCH
 ├── Overloaded            QUEUE_FULL; `retry_after_seconds` tells when to come back
 ├── DeadlineExceeded      DEADLINE_EXCEEDED
@@ -122,6 +124,14 @@ class DocumentNotFound(NotFound):
     """The knowledge base has no such document."""
 
 
+class RebuildNotFound(NotFound):
+    """No rebuild of the knowledge base is under way."""
+
+
+class RebuildIncomplete(KbmeshError):
+    """Documents that readers find are not in the rebuild yet."""
+
+
 class JobNotFound(NotFound):
     """The knowledge base has no such ingestion job, or has forgotten it."""
 
@@ -182,6 +192,8 @@ BY_REASON: Mapping[str, type[KbmeshError]] = {
     "KNOWLEDGE_BASE_NOT_FOUND": KnowledgeBaseNotFound,
     "DOCUMENT_NOT_FOUND": DocumentNotFound,
     "JOB_NOT_FOUND": JobNotFound,
+    "REBUILD_NOT_FOUND": RebuildNotFound,
+    "REBUILD_INCOMPLETE": RebuildIncomplete,
     "MODEL_NOT_FOUND": ModelNotFound,
     "KNOWLEDGE_BASE_ALREADY_EXISTS": KnowledgeBaseAlreadyExists,
     "CONFLICT": Conflict,

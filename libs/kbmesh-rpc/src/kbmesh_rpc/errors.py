@@ -4,6 +4,7 @@
     ├── InvalidField, RequestTooLarge                         the request is wrong
     ├── Unauthenticated, PermissionDenied                     the caller is wrong
     ├── KnowledgeBaseNotFound, KnowledgeBaseAlreadyExists, DocumentNotFound, JobNotFound, Conflict
+    ├── RebuildNotFound, RebuildIncomplete
     ├── ModelNotFound, ModelMismatch, ModelNotReady, InferenceFailed
     ├── EmptyText, TextTooLong                                one text is wrong
     ├── UnsupportedMediaType, DocumentUnreadable, DocumentEmpty, DocumentTooLarge, DocumentShrunk, ContentLeftOut
@@ -53,6 +54,8 @@ class Reason(StrEnum):
     CONTENT_LEFT_OUT = "ERROR_REASON_CONTENT_LEFT_OUT"
     DOCUMENT_SHRUNK = "ERROR_REASON_DOCUMENT_SHRUNK"
     JOB_NOT_FOUND = "ERROR_REASON_JOB_NOT_FOUND"
+    REBUILD_NOT_FOUND = "ERROR_REASON_REBUILD_NOT_FOUND"
+    REBUILD_INCOMPLETE = "ERROR_REASON_REBUILD_INCOMPLETE"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -375,6 +378,27 @@ class DocumentTooLarge(KbmeshError):
         super().__init__(
             f"the document has {actual} bytes, the limit is {limit}",
             metadata={"limit": str(limit), "actual": str(actual)},
+        )
+
+
+class RebuildNotFound(KbmeshError):
+    """No rebuild of the knowledge base is under way."""
+
+    reason = Reason.REBUILD_NOT_FOUND
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no rebuild of knowledge base {name!r} is under way", metadata={"knowledge_base": name})
+
+
+class RebuildIncomplete(KbmeshError):
+    """Documents that readers find are not in the rebuild yet."""
+
+    reason = Reason.REBUILD_INCOMPLETE
+
+    def __init__(self, name: str, *, outstanding: int) -> None:
+        super().__init__(
+            f"documents of knowledge base {name!r} are not in its rebuild: {outstanding}",
+            metadata={"knowledge_base": name, "outstanding": str(outstanding)},
         )
 
 

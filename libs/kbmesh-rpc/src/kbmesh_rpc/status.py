@@ -62,6 +62,8 @@ CODES: dict[Reason, grpc.StatusCode] = {
     Reason.CONTENT_LEFT_OUT: grpc.StatusCode.INVALID_ARGUMENT,
     Reason.DOCUMENT_SHRUNK: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.JOB_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    Reason.REBUILD_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    Reason.REBUILD_INCOMPLETE: grpc.StatusCode.FAILED_PRECONDITION,
 }
 """The status code that each reason travels with, as `errors.proto` has it."""
 

@@ -110,6 +110,12 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """NOT_FOUND. The knowledge base has no such ingestion job, or it is so old that it was forgotten. Metadata:
     `knowledge_base`, `job`.
     """
+    ERROR_REASON_REBUILD_NOT_FOUND: _ErrorReason.ValueType  # 30
+    """NOT_FOUND. No rebuild of the knowledge base is under way. Metadata: `knowledge_base`."""
+    ERROR_REASON_REBUILD_INCOMPLETE: _ErrorReason.ValueType  # 31
+    """FAILED_PRECONDITION. Documents that readers find are not in the rebuild yet. Metadata: `knowledge_base`,
+    `outstanding` (how many).
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason tells a machine why a call, or one item of a call, failed. A failed call is a gRPC status whose
@@ -201,6 +207,12 @@ failed read, so its old version stays unless `allow_shrink` says that it is mean
 ERROR_REASON_JOB_NOT_FOUND: ErrorReason.ValueType  # 29
 """NOT_FOUND. The knowledge base has no such ingestion job, or it is so old that it was forgotten. Metadata:
 `knowledge_base`, `job`.
+"""
+ERROR_REASON_REBUILD_NOT_FOUND: ErrorReason.ValueType  # 30
+"""NOT_FOUND. No rebuild of the knowledge base is under way. Metadata: `knowledge_base`."""
+ERROR_REASON_REBUILD_INCOMPLETE: ErrorReason.ValueType  # 31
+"""FAILED_PRECONDITION. Documents that readers find are not in the rebuild yet. Metadata: `knowledge_base`,
+`outstanding` (how many).
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
 

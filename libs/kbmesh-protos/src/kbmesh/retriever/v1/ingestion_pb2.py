@@ -27,7 +27,7 @@ from kbmesh.chunker.v1 import chunker_pb2 as kbmesh_dot_chunker_dot_v1_dot_chunk
 from kbmesh.errors.v1 import errors_pb2 as kbmesh_dot_errors_dot_v1_dot_errors__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#kbmesh/retriever/v1/ingestion.proto\x12\x13kbmesh.retriever.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1fkbmesh/chunker/v1/chunker.proto\x1a\x1dkbmesh/errors/v1/errors.proto\"\xc6\x01\n\x0eIngestDocument\x12\x13\n\x0b\x65xternal_id\x18\x01 \x01(\t\x12-\n\x08\x64ocument\x18\x02 \x01(\x0b\x32\x1b.kbmesh.chunker.v1.Document\x12\r\n\x05title\x18\x03 \x01(\t\x12\x0b\n\x03uri\x18\x04 \x01(\t\x12\x0e\n\x06\x61uthor\x18\x05 \x01(\t\x12.\n\ncreated_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0c\x61llow_shrink\x18\x07 \x01(\x08\"b\n\rIngestOptions\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x13\n\x0b\x63oncurrency\x18\x02 \x01(\r\x12\x0e\n\x06job_id\x18\x03 \x01(\t\x12\x14\n\x0c\x61llow_shrink\x18\x04 \x01(\x08\"\x8a\x01\n\rIngestRequest\x12\x35\n\x07options\x18\x01 \x01(\x0b\x32\".kbmesh.retriever.v1.IngestOptionsH\x00\x12\x37\n\x08\x64ocument\x18\x02 \x01(\x0b\x32#.kbmesh.retriever.v1.IngestDocumentH\x00\x42\t\n\x07message\"\x9d\x02\n\x0eIngestResponse\x12\x13\n\x0b\x65xternal_id\x18\x01 \x01(\t\x12\x13\n\x0b\x64ocument_id\x18\x02 \x01(\t\x12\x33\n\x07outcome\x18\x03 \x01(\x0e\x32\".kbmesh.retriever.v1.IngestOutcome\x12/\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x1b.kbmesh.errors.v1.ItemErrorH\x00\x88\x01\x01\x12\x0e\n\x06\x63hunks\x18\x05 \x01(\r\x12\x10\n\x08\x65mbedded\x18\x06 \x01(\r\x12\x0e\n\x06tokens\x18\x07 \x01(\x04\x12\x11\n\ttruncated\x18\x08 \x01(\r\x12,\n\x08warnings\x18\t \x03(\x0b\x32\x1a.kbmesh.chunker.v1.WarningB\x08\n\x06_error\"\xe0\x03\n\x08\x44ocument\x12\n\n\x02id\x18\x01 \x01(\t\x12\x13\n\x0b\x65xternal_id\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\x12\x0b\n\x03uri\x18\x04 \x01(\t\x12\x32\n\x0bsource_type\x18\x05 \x01(\x0e\x32\x1d.kbmesh.chunker.v1.SourceType\x12\x12\n\nmedia_type\x18\x06 \x01(\t\x12\x0e\n\x06\x61uthor\x18\x07 \x01(\t\x12.\n\ncreated_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bingested_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0e\x63ontent_sha256\x18\n \x01(\x0c\x12\x13\n\x0b\x63hunk_count\x18\x0b \x01(\r\x12\x12\n\ngeneration\x18\x0c \x01(\x04\x12-\n\x08strategy\x18\r \x01(\x0e\x32\x1b.kbmesh.chunker.v1.Strategy\x12=\n\x08metadata\x18\x0e \x03(\x0b\x32+.kbmesh.retriever.v1.Document.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"A\n\x15\x44\x65leteDocumentRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x10\n\x08\x64ocument\x18\x02 \x01(\t\"0\n\x16\x44\x65leteDocumentResponse\x12\x16\n\x0e\x63hunks_deleted\x18\x01 \x01(\r\">\n\x12GetDocumentRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x10\n\x08\x64ocument\x18\x02 \x01(\t\"F\n\x13GetDocumentResponse\x12/\n\x08\x64ocument\x18\x01 \x01(\x0b\x32\x1d.kbmesh.retriever.v1.Document\"U\n\x14ListDocumentsRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"b\n\x15ListDocumentsResponse\x12\x30\n\tdocuments\x18\x01 \x03(\x0b\x32\x1d.kbmesh.retriever.v1.Document\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xcf\x02\n\tIngestJob\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12.\n\ncreated_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inished_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rnew_documents\x18\x05 \x01(\x04\x12\x19\n\x11\x63hanged_documents\x18\x06 \x01(\x04\x12\x1b\n\x13unchanged_documents\x18\x07 \x01(\x04\x12\x18\n\x10\x66\x61iled_documents\x18\x08 \x01(\x04\x12\x0e\n\x06\x63hunks\x18\t \x01(\x04\x12\x0e\n\x06tokens\x18\n \x01(\x04\x12\x18\n\x10results_not_kept\x18\x0b \x01(\x04\"X\n\tJobResult\x12\x33\n\x06result\x18\x01 \x01(\x0b\x32#.kbmesh.retriever.v1.IngestResponse\x12\x16\n\x0e\x63ontent_sha256\x18\x02 \x01(\x0c\"7\n\rGetJobRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\"=\n\x0eGetJobResponse\x12+\n\x03job\x18\x01 \x01(\x0b\x32\x1e.kbmesh.retriever.v1.IngestJob\"P\n\x0fListJobsRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"Y\n\x10ListJobsResponse\x12,\n\x04jobs\x18\x01 \x03(\x0b\x32\x1e.kbmesh.retriever.v1.IngestJob\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"f\n\x15ListJobResultsRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\r\x12\x12\n\npage_token\x18\x04 \x01(\t\"b\n\x16ListJobResultsResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.kbmesh.retriever.v1.JobResult\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*\x9c\x01\n\rIngestOutcome\x12\x1e\n\x1aINGEST_OUTCOME_UNSPECIFIED\x10\x00\x12\x16\n\x12INGEST_OUTCOME_NEW\x10\x01\x12\x1a\n\x16INGEST_OUTCOME_CHANGED\x10\x02\x12\x1c\n\x18INGEST_OUTCOME_UNCHANGED\x10\x03\x12\x19\n\x15INGEST_OUTCOME_FAILED\x10\x04\x32\xb5\x05\n\x10IngestionService\x12U\n\x06Ingest\x12\".kbmesh.retriever.v1.IngestRequest\x1a#.kbmesh.retriever.v1.IngestResponse(\x01\x30\x01\x12i\n\x0e\x44\x65leteDocument\x12*.kbmesh.retriever.v1.DeleteDocumentRequest\x1a+.kbmesh.retriever.v1.DeleteDocumentResponse\x12`\n\x0bGetDocument\x12\'.kbmesh.retriever.v1.GetDocumentRequest\x1a(.kbmesh.retriever.v1.GetDocumentResponse\x12\x66\n\rListDocuments\x12).kbmesh.retriever.v1.ListDocumentsRequest\x1a*.kbmesh.retriever.v1.ListDocumentsResponse\x12Q\n\x06GetJob\x12\".kbmesh.retriever.v1.GetJobRequest\x1a#.kbmesh.retriever.v1.GetJobResponse\x12W\n\x08ListJobs\x12$.kbmesh.retriever.v1.ListJobsRequest\x1a%.kbmesh.retriever.v1.ListJobsResponse\x12i\n\x0eListJobResults\x12*.kbmesh.retriever.v1.ListJobResultsRequest\x1a+.kbmesh.retriever.v1.ListJobResultsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#kbmesh/retriever/v1/ingestion.proto\x12\x13kbmesh.retriever.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1fkbmesh/chunker/v1/chunker.proto\x1a\x1dkbmesh/errors/v1/errors.proto\"\xc6\x01\n\x0eIngestDocument\x12\x13\n\x0b\x65xternal_id\x18\x01 \x01(\t\x12-\n\x08\x64ocument\x18\x02 \x01(\x0b\x32\x1b.kbmesh.chunker.v1.Document\x12\r\n\x05title\x18\x03 \x01(\t\x12\x0b\n\x03uri\x18\x04 \x01(\t\x12\x0e\n\x06\x61uthor\x18\x05 \x01(\t\x12.\n\ncreated_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0c\x61llow_shrink\x18\x07 \x01(\x08\"x\n\rIngestOptions\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x13\n\x0b\x63oncurrency\x18\x02 \x01(\r\x12\x0e\n\x06job_id\x18\x03 \x01(\t\x12\x14\n\x0c\x61llow_shrink\x18\x04 \x01(\x08\x12\x14\n\x0cinto_rebuild\x18\x05 \x01(\x08\"\x8a\x01\n\rIngestRequest\x12\x35\n\x07options\x18\x01 \x01(\x0b\x32\".kbmesh.retriever.v1.IngestOptionsH\x00\x12\x37\n\x08\x64ocument\x18\x02 \x01(\x0b\x32#.kbmesh.retriever.v1.IngestDocumentH\x00\x42\t\n\x07message\"\x9d\x02\n\x0eIngestResponse\x12\x13\n\x0b\x65xternal_id\x18\x01 \x01(\t\x12\x13\n\x0b\x64ocument_id\x18\x02 \x01(\t\x12\x33\n\x07outcome\x18\x03 \x01(\x0e\x32\".kbmesh.retriever.v1.IngestOutcome\x12/\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x1b.kbmesh.errors.v1.ItemErrorH\x00\x88\x01\x01\x12\x0e\n\x06\x63hunks\x18\x05 \x01(\r\x12\x10\n\x08\x65mbedded\x18\x06 \x01(\r\x12\x0e\n\x06tokens\x18\x07 \x01(\x04\x12\x11\n\ttruncated\x18\x08 \x01(\r\x12,\n\x08warnings\x18\t \x03(\x0b\x32\x1a.kbmesh.chunker.v1.WarningB\x08\n\x06_error\"\xe0\x03\n\x08\x44ocument\x12\n\n\x02id\x18\x01 \x01(\t\x12\x13\n\x0b\x65xternal_id\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\x12\x0b\n\x03uri\x18\x04 \x01(\t\x12\x32\n\x0bsource_type\x18\x05 \x01(\x0e\x32\x1d.kbmesh.chunker.v1.SourceType\x12\x12\n\nmedia_type\x18\x06 \x01(\t\x12\x0e\n\x06\x61uthor\x18\x07 \x01(\t\x12.\n\ncreated_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bingested_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0e\x63ontent_sha256\x18\n \x01(\x0c\x12\x13\n\x0b\x63hunk_count\x18\x0b \x01(\r\x12\x12\n\ngeneration\x18\x0c \x01(\x04\x12-\n\x08strategy\x18\r \x01(\x0e\x32\x1b.kbmesh.chunker.v1.Strategy\x12=\n\x08metadata\x18\x0e \x03(\x0b\x32+.kbmesh.retriever.v1.Document.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"A\n\x15\x44\x65leteDocumentRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x10\n\x08\x64ocument\x18\x02 \x01(\t\"0\n\x16\x44\x65leteDocumentResponse\x12\x16\n\x0e\x63hunks_deleted\x18\x01 \x01(\r\">\n\x12GetDocumentRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x10\n\x08\x64ocument\x18\x02 \x01(\t\"F\n\x13GetDocumentResponse\x12/\n\x08\x64ocument\x18\x01 \x01(\x0b\x32\x1d.kbmesh.retriever.v1.Document\"U\n\x14ListDocumentsRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"b\n\x15ListDocumentsResponse\x12\x30\n\tdocuments\x18\x01 \x03(\x0b\x32\x1d.kbmesh.retriever.v1.Document\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xcf\x02\n\tIngestJob\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12.\n\ncreated_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inished_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rnew_documents\x18\x05 \x01(\x04\x12\x19\n\x11\x63hanged_documents\x18\x06 \x01(\x04\x12\x1b\n\x13unchanged_documents\x18\x07 \x01(\x04\x12\x18\n\x10\x66\x61iled_documents\x18\x08 \x01(\x04\x12\x0e\n\x06\x63hunks\x18\t \x01(\x04\x12\x0e\n\x06tokens\x18\n \x01(\x04\x12\x18\n\x10results_not_kept\x18\x0b \x01(\x04\"X\n\tJobResult\x12\x33\n\x06result\x18\x01 \x01(\x0b\x32#.kbmesh.retriever.v1.IngestResponse\x12\x16\n\x0e\x63ontent_sha256\x18\x02 \x01(\x0c\"7\n\rGetJobRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\"=\n\x0eGetJobResponse\x12+\n\x03job\x18\x01 \x01(\x0b\x32\x1e.kbmesh.retriever.v1.IngestJob\"P\n\x0fListJobsRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"Y\n\x10ListJobsResponse\x12,\n\x04jobs\x18\x01 \x03(\x0b\x32\x1e.kbmesh.retriever.v1.IngestJob\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"f\n\x15ListJobResultsRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\r\x12\x12\n\npage_token\x18\x04 \x01(\t\"b\n\x16ListJobResultsResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.kbmesh.retriever.v1.JobResult\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*\x9c\x01\n\rIngestOutcome\x12\x1e\n\x1aINGEST_OUTCOME_UNSPECIFIED\x10\x00\x12\x16\n\x12INGEST_OUTCOME_NEW\x10\x01\x12\x1a\n\x16INGEST_OUTCOME_CHANGED\x10\x02\x12\x1c\n\x18INGEST_OUTCOME_UNCHANGED\x10\x03\x12\x19\n\x15INGEST_OUTCOME_FAILED\x10\x04\x32\xb5\x05\n\x10IngestionService\x12U\n\x06Ingest\x12\".kbmesh.retriever.v1.IngestRequest\x1a#.kbmesh.retriever.v1.IngestResponse(\x01\x30\x01\x12i\n\x0e\x44\x65leteDocument\x12*.kbmesh.retriever.v1.DeleteDocumentRequest\x1a+.kbmesh.retriever.v1.DeleteDocumentResponse\x12`\n\x0bGetDocument\x12\'.kbmesh.retriever.v1.GetDocumentRequest\x1a(.kbmesh.retriever.v1.GetDocumentResponse\x12\x66\n\rListDocuments\x12).kbmesh.retriever.v1.ListDocumentsRequest\x1a*.kbmesh.retriever.v1.ListDocumentsResponse\x12Q\n\x06GetJob\x12\".kbmesh.retriever.v1.GetJobRequest\x1a#.kbmesh.retriever.v1.GetJobResponse\x12W\n\x08ListJobs\x12$.kbmesh.retriever.v1.ListJobsRequest\x1a%.kbmesh.retriever.v1.ListJobsResponse\x12i\n\x0eListJobResults\x12*.kbmesh.retriever.v1.ListJobResultsRequest\x1a+.kbmesh.retriever.v1.ListJobResultsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,48 +36,48 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_DOCUMENT_METADATAENTRY']._loaded_options = None
   _globals['_DOCUMENT_METADATAENTRY']._serialized_options = b'8\001'
-  _globals['_INGESTOUTCOME']._serialized_start=2736
-  _globals['_INGESTOUTCOME']._serialized_end=2892
+  _globals['_INGESTOUTCOME']._serialized_start=2758
+  _globals['_INGESTOUTCOME']._serialized_end=2914
   _globals['_INGESTDOCUMENT']._serialized_start=158
   _globals['_INGESTDOCUMENT']._serialized_end=356
   _globals['_INGESTOPTIONS']._serialized_start=358
-  _globals['_INGESTOPTIONS']._serialized_end=456
-  _globals['_INGESTREQUEST']._serialized_start=459
-  _globals['_INGESTREQUEST']._serialized_end=597
-  _globals['_INGESTRESPONSE']._serialized_start=600
-  _globals['_INGESTRESPONSE']._serialized_end=885
-  _globals['_DOCUMENT']._serialized_start=888
-  _globals['_DOCUMENT']._serialized_end=1368
-  _globals['_DOCUMENT_METADATAENTRY']._serialized_start=1321
-  _globals['_DOCUMENT_METADATAENTRY']._serialized_end=1368
-  _globals['_DELETEDOCUMENTREQUEST']._serialized_start=1370
-  _globals['_DELETEDOCUMENTREQUEST']._serialized_end=1435
-  _globals['_DELETEDOCUMENTRESPONSE']._serialized_start=1437
-  _globals['_DELETEDOCUMENTRESPONSE']._serialized_end=1485
-  _globals['_GETDOCUMENTREQUEST']._serialized_start=1487
-  _globals['_GETDOCUMENTREQUEST']._serialized_end=1549
-  _globals['_GETDOCUMENTRESPONSE']._serialized_start=1551
-  _globals['_GETDOCUMENTRESPONSE']._serialized_end=1621
-  _globals['_LISTDOCUMENTSREQUEST']._serialized_start=1623
-  _globals['_LISTDOCUMENTSREQUEST']._serialized_end=1708
-  _globals['_LISTDOCUMENTSRESPONSE']._serialized_start=1710
-  _globals['_LISTDOCUMENTSRESPONSE']._serialized_end=1808
-  _globals['_INGESTJOB']._serialized_start=1811
-  _globals['_INGESTJOB']._serialized_end=2146
-  _globals['_JOBRESULT']._serialized_start=2148
-  _globals['_JOBRESULT']._serialized_end=2236
-  _globals['_GETJOBREQUEST']._serialized_start=2238
-  _globals['_GETJOBREQUEST']._serialized_end=2293
-  _globals['_GETJOBRESPONSE']._serialized_start=2295
-  _globals['_GETJOBRESPONSE']._serialized_end=2356
-  _globals['_LISTJOBSREQUEST']._serialized_start=2358
-  _globals['_LISTJOBSREQUEST']._serialized_end=2438
-  _globals['_LISTJOBSRESPONSE']._serialized_start=2440
-  _globals['_LISTJOBSRESPONSE']._serialized_end=2529
-  _globals['_LISTJOBRESULTSREQUEST']._serialized_start=2531
-  _globals['_LISTJOBRESULTSREQUEST']._serialized_end=2633
-  _globals['_LISTJOBRESULTSRESPONSE']._serialized_start=2635
-  _globals['_LISTJOBRESULTSRESPONSE']._serialized_end=2733
-  _globals['_INGESTIONSERVICE']._serialized_start=2895
-  _globals['_INGESTIONSERVICE']._serialized_end=3588
+  _globals['_INGESTOPTIONS']._serialized_end=478
+  _globals['_INGESTREQUEST']._serialized_start=481
+  _globals['_INGESTREQUEST']._serialized_end=619
+  _globals['_INGESTRESPONSE']._serialized_start=622
+  _globals['_INGESTRESPONSE']._serialized_end=907
+  _globals['_DOCUMENT']._serialized_start=910
+  _globals['_DOCUMENT']._serialized_end=1390
+  _globals['_DOCUMENT_METADATAENTRY']._serialized_start=1343
+  _globals['_DOCUMENT_METADATAENTRY']._serialized_end=1390
+  _globals['_DELETEDOCUMENTREQUEST']._serialized_start=1392
+  _globals['_DELETEDOCUMENTREQUEST']._serialized_end=1457
+  _globals['_DELETEDOCUMENTRESPONSE']._serialized_start=1459
+  _globals['_DELETEDOCUMENTRESPONSE']._serialized_end=1507
+  _globals['_GETDOCUMENTREQUEST']._serialized_start=1509
+  _globals['_GETDOCUMENTREQUEST']._serialized_end=1571
+  _globals['_GETDOCUMENTRESPONSE']._serialized_start=1573
+  _globals['_GETDOCUMENTRESPONSE']._serialized_end=1643
+  _globals['_LISTDOCUMENTSREQUEST']._serialized_start=1645
+  _globals['_LISTDOCUMENTSREQUEST']._serialized_end=1730
+  _globals['_LISTDOCUMENTSRESPONSE']._serialized_start=1732
+  _globals['_LISTDOCUMENTSRESPONSE']._serialized_end=1830
+  _globals['_INGESTJOB']._serialized_start=1833
+  _globals['_INGESTJOB']._serialized_end=2168
+  _globals['_JOBRESULT']._serialized_start=2170
+  _globals['_JOBRESULT']._serialized_end=2258
+  _globals['_GETJOBREQUEST']._serialized_start=2260
+  _globals['_GETJOBREQUEST']._serialized_end=2315
+  _globals['_GETJOBRESPONSE']._serialized_start=2317
+  _globals['_GETJOBRESPONSE']._serialized_end=2378
+  _globals['_LISTJOBSREQUEST']._serialized_start=2380
+  _globals['_LISTJOBSREQUEST']._serialized_end=2460
+  _globals['_LISTJOBSRESPONSE']._serialized_start=2462
+  _globals['_LISTJOBSRESPONSE']._serialized_end=2551
+  _globals['_LISTJOBRESULTSREQUEST']._serialized_start=2553
+  _globals['_LISTJOBRESULTSREQUEST']._serialized_end=2655
+  _globals['_LISTJOBRESULTSRESPONSE']._serialized_start=2657
+  _globals['_LISTJOBRESULTSRESPONSE']._serialized_end=2755
+  _globals['_INGESTIONSERVICE']._serialized_start=2917
+  _globals['_INGESTIONSERVICE']._serialized_end=3610
 # @@protoc_insertion_point(module_scope)

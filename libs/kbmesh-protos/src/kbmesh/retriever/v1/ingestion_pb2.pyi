@@ -69,7 +69,7 @@ class IngestDocument(_message.Message):
     ALLOW_SHRINK_FIELD_NUMBER: _builtins.int
     external_id: _builtins.str
     """The caller's own name for it, unique within the knowledge base: a path, a URL, a message id. 1 to 1024
-    characters. Ingesting it again replaces it.
+    characters, and at most 2048 bytes of UTF-8. Ingesting it again replaces it.
     """
     title: _builtins.str
     """Title to show. Found in the document when empty."""
@@ -118,6 +118,7 @@ class IngestOptions(_message.Message):
     CONCURRENCY_FIELD_NUMBER: _builtins.int
     JOB_ID_FIELD_NUMBER: _builtins.int
     ALLOW_SHRINK_FIELD_NUMBER: _builtins.int
+    INTO_REBUILD_FIELD_NUMBER: _builtins.int
     knowledge_base: _builtins.str
     """Name or id of the knowledge base."""
     concurrency: _builtins.int
@@ -129,6 +130,10 @@ class IngestOptions(_message.Message):
     """
     allow_shrink: _builtins.bool
     """`allow_shrink` of every document."""
+    into_rebuild: _builtins.bool
+    """The documents go into the rebuild of the knowledge base, where readers do not find them yet, and nowhere else. Fails
+    with REBUILD_NOT_FOUND where none is under way.
+    """
     def __init__(
         self,
         *,
@@ -136,10 +141,11 @@ class IngestOptions(_message.Message):
         concurrency: _builtins.int = ...,
         job_id: _builtins.str = ...,
         allow_shrink: _builtins.bool = ...,
+        into_rebuild: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_shrink", b"allow_shrink", "concurrency", b"concurrency", "job_id", b"job_id", "knowledge_base", b"knowledge_base"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_shrink", b"allow_shrink", "concurrency", b"concurrency", "into_rebuild", b"into_rebuild", "job_id", b"job_id", "knowledge_base", b"knowledge_base"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

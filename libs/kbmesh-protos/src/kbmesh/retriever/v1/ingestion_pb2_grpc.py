@@ -79,8 +79,8 @@ class IngestionServiceServicer:
     def Ingest(self, request_iterator, context):
         """Ingest takes documents and gives a result for each, in the order in which they are done. A document that fails
         fails alone, in its result. A document is searchable once its result is NEW or CHANGED; until then readers see
-        its old version. The call fails only where it cannot go on at all: KNOWLEDGE_BASE_NOT_FOUND, INVALID_FIELD,
-        MODEL_MISMATCH.
+        its old version. The call fails only where it cannot go on at all: KNOWLEDGE_BASE_NOT_FOUND, REBUILD_NOT_FOUND,
+        INVALID_FIELD, MODEL_MISMATCH.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

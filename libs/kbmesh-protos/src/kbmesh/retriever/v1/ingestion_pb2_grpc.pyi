@@ -36,8 +36,8 @@ class IngestionServiceStub:
     Ingest: _grpc.StreamStreamMultiCallable[_ingestion_pb2.IngestRequest, _ingestion_pb2.IngestResponse]
     """Ingest takes documents and gives a result for each, in the order in which they are done. A document that fails
     fails alone, in its result. A document is searchable once its result is NEW or CHANGED; until then readers see
-    its old version. The call fails only where it cannot go on at all: KNOWLEDGE_BASE_NOT_FOUND, INVALID_FIELD,
-    MODEL_MISMATCH.
+    its old version. The call fails only where it cannot go on at all: KNOWLEDGE_BASE_NOT_FOUND, REBUILD_NOT_FOUND,
+    INVALID_FIELD, MODEL_MISMATCH.
     """
     DeleteDocument: _grpc.UnaryUnaryMultiCallable[_ingestion_pb2.DeleteDocumentRequest, _ingestion_pb2.DeleteDocumentResponse]
     """DeleteDocument removes a document and all its chunks. Fails with KNOWLEDGE_BASE_NOT_FOUND or DOCUMENT_NOT_FOUND."""
@@ -64,8 +64,8 @@ class IngestionServiceAsyncStub(IngestionServiceStub):
     Ingest: _aio.StreamStreamMultiCallable[_ingestion_pb2.IngestRequest, _ingestion_pb2.IngestResponse]  # type: ignore[assignment]
     """Ingest takes documents and gives a result for each, in the order in which they are done. A document that fails
     fails alone, in its result. A document is searchable once its result is NEW or CHANGED; until then readers see
-    its old version. The call fails only where it cannot go on at all: KNOWLEDGE_BASE_NOT_FOUND, INVALID_FIELD,
-    MODEL_MISMATCH.
+    its old version. The call fails only where it cannot go on at all: KNOWLEDGE_BASE_NOT_FOUND, REBUILD_NOT_FOUND,
+    INVALID_FIELD, MODEL_MISMATCH.
     """
     DeleteDocument: _aio.UnaryUnaryMultiCallable[_ingestion_pb2.DeleteDocumentRequest, _ingestion_pb2.DeleteDocumentResponse]  # type: ignore[assignment]
     """DeleteDocument removes a document and all its chunks. Fails with KNOWLEDGE_BASE_NOT_FOUND or DOCUMENT_NOT_FOUND."""
@@ -95,8 +95,8 @@ class IngestionServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_ingestion_pb2.IngestResponse], _abc.AsyncIterator[_ingestion_pb2.IngestResponse]]:
         """Ingest takes documents and gives a result for each, in the order in which they are done. A document that fails
         fails alone, in its result. A document is searchable once its result is NEW or CHANGED; until then readers see
-        its old version. The call fails only where it cannot go on at all: KNOWLEDGE_BASE_NOT_FOUND, INVALID_FIELD,
-        MODEL_MISMATCH.
+        its old version. The call fails only where it cannot go on at all: KNOWLEDGE_BASE_NOT_FOUND, REBUILD_NOT_FOUND,
+        INVALID_FIELD, MODEL_MISMATCH.
         """
 
     @_abc_1.abstractmethod

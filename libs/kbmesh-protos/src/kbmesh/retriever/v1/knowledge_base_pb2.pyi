@@ -11,6 +11,7 @@ from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from kbmesh.chunker.v1 import chunker_pb2 as _chunker_pb2
+from kbmesh.errors.v1 import errors_pb2 as _errors_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -45,6 +46,30 @@ PLACEMENT_DEDICATED: Placement.ValueType  # 1
 PLACEMENT_SHARED: Placement.ValueType  # 2
 """In a collection shared with others of the same model; word statistics are common to all of them."""
 Global___Placement: _TypeAlias = Placement  # noqa: Y015
+
+class _RebuildState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RebuildStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RebuildState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    REBUILD_STATE_UNSPECIFIED: _RebuildState.ValueType  # 0
+    """Never sent."""
+    REBUILD_STATE_BUILDING: _RebuildState.ValueType  # 1
+    """Documents are outstanding: send them again, by Ingest with `into_rebuild`."""
+    REBUILD_STATE_READY: _RebuildState.ValueType  # 2
+    """Every document that readers find is in it, as it was last sent."""
+
+class RebuildState(_RebuildState, metaclass=_RebuildStateEnumTypeWrapper):
+    """RebuildState says whether a rebuild can be finished."""
+
+REBUILD_STATE_UNSPECIFIED: RebuildState.ValueType  # 0
+"""Never sent."""
+REBUILD_STATE_BUILDING: RebuildState.ValueType  # 1
+"""Documents are outstanding: send them again, by Ingest with `into_rebuild`."""
+REBUILD_STATE_READY: RebuildState.ValueType  # 2
+"""Every document that readers find is in it, as it was last sent."""
+Global___RebuildState: _TypeAlias = RebuildState  # noqa: Y015
 
 @_typing.final
 class RetrievalDefaults(_message.Message):
@@ -88,6 +113,100 @@ class RetrievalDefaults(_message.Message):
 Global___RetrievalDefaults: _TypeAlias = RetrievalDefaults  # noqa: Y015
 
 @_typing.final
+class RebuildFailure(_message.Message):
+    """RebuildFailure tells why a document is not in a rebuild."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EXTERNAL_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    external_id: _builtins.str
+    """The caller's name for the document."""
+    reason: _errors_pb2.ErrorReason.ValueType
+    """Why the last attempt failed."""
+    def __init__(
+        self,
+        *,
+        external_id: _builtins.str = ...,
+        reason: _errors_pb2.ErrorReason.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["external_id", b"external_id", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RebuildFailure: _TypeAlias = RebuildFailure  # noqa: Y015
+
+@_typing.final
+class Rebuild(_message.Message):
+    """Rebuild is a knowledge base's successor while its documents are taken in."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATE_FIELD_NUMBER: _builtins.int
+    CHUNKING_FIELD_NUMBER: _builtins.int
+    EMBEDDING_MODEL_FIELD_NUMBER: _builtins.int
+    MODEL_FINGERPRINT_FIELD_NUMBER: _builtins.int
+    DIMENSION_FIELD_NUMBER: _builtins.int
+    PLACEMENT_FIELD_NUMBER: _builtins.int
+    DOCUMENTS_DONE_FIELD_NUMBER: _builtins.int
+    DOCUMENTS_TOTAL_FIELD_NUMBER: _builtins.int
+    DOCUMENTS_FAILED_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
+    STARTED_AT_FIELD_NUMBER: _builtins.int
+    state: Global___RebuildState.ValueType
+    """Whether it can be finished."""
+    embedding_model: _builtins.str
+    """Its embedding model."""
+    model_fingerprint: _builtins.str
+    """Fingerprint of that model when the rebuild began."""
+    dimension: _builtins.int
+    """Numbers a vector."""
+    placement: Global___Placement.ValueType
+    """Where its vectors lie."""
+    documents_done: _builtins.int
+    """Documents that readers find and that lie in the rebuild as they were last sent."""
+    documents_total: _builtins.int
+    """Documents that readers find."""
+    documents_failed: _builtins.int
+    """Documents that are outstanding because the last attempt failed."""
+    @_builtins.property
+    def chunking(self) -> _chunker_pb2.ChunkingConfig:
+        """How its documents are cut."""
+
+    @_builtins.property
+    def failures(self) -> _containers.RepeatedCompositeFieldContainer[Global___RebuildFailure]:
+        """Those of them that come first by external id, at most 100."""
+
+    @_builtins.property
+    def started_at(self) -> _timestamp_pb2.Timestamp:
+        """When it began."""
+
+    def __init__(
+        self,
+        *,
+        state: Global___RebuildState.ValueType = ...,
+        chunking: _chunker_pb2.ChunkingConfig | None = ...,
+        embedding_model: _builtins.str = ...,
+        model_fingerprint: _builtins.str = ...,
+        dimension: _builtins.int = ...,
+        placement: Global___Placement.ValueType = ...,
+        documents_done: _builtins.int = ...,
+        documents_total: _builtins.int = ...,
+        documents_failed: _builtins.int = ...,
+        failures: _abc.Iterable[Global___RebuildFailure] | None = ...,
+        started_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["chunking", b"chunking", "started_at", b"started_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunking", b"chunking", "dimension", b"dimension", "documents_done", b"documents_done", "documents_failed", b"documents_failed", "documents_total", b"documents_total", "embedding_model", b"embedding_model", "failures", b"failures", "model_fingerprint", b"model_fingerprint", "placement", b"placement", "started_at", b"started_at", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Rebuild: _TypeAlias = Rebuild  # noqa: Y015
+
+@_typing.final
 class KnowledgeBase(_message.Message):
     """KnowledgeBase is a named set of documents that share a model and a way of chunking."""
 
@@ -107,8 +226,9 @@ class KnowledgeBase(_message.Message):
     CHUNK_COUNT_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
     UPDATED_AT_FIELD_NUMBER: _builtins.int
+    REBUILD_FIELD_NUMBER: _builtins.int
     id: _builtins.str
-    """UUID, given by the server."""
+    """UUID, given by the server. A rebuild does not change it."""
     name: _builtins.str
     """Unique within the tenant. Letters, digits, "-", "_" and "."; 1 to 63 characters."""
     description: _builtins.str
@@ -143,6 +263,10 @@ class KnowledgeBase(_message.Message):
     def updated_at(self) -> _timestamp_pb2.Timestamp:
         """When it or its documents last changed. Given by the server."""
 
+    @_builtins.property
+    def rebuild(self) -> Global___Rebuild:
+        """The rebuild that is under way, if one is. Given by the server; left out by ListKnowledgeBases."""
+
     def __init__(
         self,
         *,
@@ -160,10 +284,11 @@ class KnowledgeBase(_message.Message):
         chunk_count: _builtins.int = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
         updated_at: _timestamp_pb2.Timestamp | None = ...,
+        rebuild: Global___Rebuild | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["chunking", b"chunking", "created_at", b"created_at", "retrieval", b"retrieval", "updated_at", b"updated_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["chunking", b"chunking", "created_at", b"created_at", "rebuild", b"rebuild", "retrieval", b"retrieval", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk_count", b"chunk_count", "chunking", b"chunking", "created_at", b"created_at", "description", b"description", "dimension", b"dimension", "document_count", b"document_count", "embedding_model", b"embedding_model", "generation", b"generation", "id", b"id", "model_fingerprint", b"model_fingerprint", "name", b"name", "placement", b"placement", "retrieval", b"retrieval", "updated_at", b"updated_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk_count", b"chunk_count", "chunking", b"chunking", "created_at", b"created_at", "description", b"description", "dimension", b"dimension", "document_count", b"document_count", "embedding_model", b"embedding_model", "generation", b"generation", "id", b"id", "model_fingerprint", b"model_fingerprint", "name", b"name", "placement", b"placement", "rebuild", b"rebuild", "retrieval", b"retrieval", "updated_at", b"updated_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -325,23 +450,31 @@ class UpdateKnowledgeBaseRequest(_message.Message):
 
     KNOWLEDGE_BASE_FIELD_NUMBER: _builtins.int
     UPDATE_MASK_FIELD_NUMBER: _builtins.int
+    REBUILD_FIELD_NUMBER: _builtins.int
+    rebuild: _builtins.bool
+    """Begins a rebuild. It takes the embedder's model as it is now, so that it also helps where the model of this name
+    has another fingerprint than the vectors.
+    """
     @_builtins.property
     def knowledge_base(self) -> Global___KnowledgeBase:
         """The new values; `id` or `name` says which knowledge base."""
 
     @_builtins.property
     def update_mask(self) -> _field_mask_pb2.FieldMask:
-        """Which fields change: "description", "retrieval". All of these when left out."""
+        """Which fields change: "description", "retrieval", and with `rebuild` also "chunking", "embedding_model" and
+        "placement". Without a mask description and retrieval change, and with `rebuild` whatever is set of the others.
+        """
 
     def __init__(
         self,
         *,
         knowledge_base: Global___KnowledgeBase | None = ...,
         update_mask: _field_mask_pb2.FieldMask | None = ...,
+        rebuild: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["knowledge_base", b"knowledge_base", "update_mask", b"update_mask"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["knowledge_base", b"knowledge_base", "update_mask", b"update_mask"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["knowledge_base", b"knowledge_base", "rebuild", b"rebuild", "update_mask", b"update_mask"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -414,3 +547,96 @@ class DeleteKnowledgeBaseResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteKnowledgeBaseResponse: _TypeAlias = DeleteKnowledgeBaseResponse  # noqa: Y015
+
+@_typing.final
+class FinishRebuildRequest(_message.Message):
+    """FinishRebuildRequest names a knowledge base."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KNOWLEDGE_BASE_FIELD_NUMBER: _builtins.int
+    DROP_OUTSTANDING_FIELD_NUMBER: _builtins.int
+    knowledge_base: _builtins.str
+    """Name or id."""
+    drop_outstanding: _builtins.bool
+    """Documents that are outstanding are dropped. Without it they keep the rebuild from being finished."""
+    def __init__(
+        self,
+        *,
+        knowledge_base: _builtins.str = ...,
+        drop_outstanding: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["drop_outstanding", b"drop_outstanding", "knowledge_base", b"knowledge_base"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FinishRebuildRequest: _TypeAlias = FinishRebuildRequest  # noqa: Y015
+
+@_typing.final
+class FinishRebuildResponse(_message.Message):
+    """FinishRebuildResponse holds what the knowledge base is now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KNOWLEDGE_BASE_FIELD_NUMBER: _builtins.int
+    DOCUMENTS_DROPPED_FIELD_NUMBER: _builtins.int
+    documents_dropped: _builtins.int
+    """Documents that were outstanding: they are gone, or as they were sent into the rebuild before they changed."""
+    @_builtins.property
+    def knowledge_base(self) -> Global___KnowledgeBase:
+        """The knowledge base."""
+
+    def __init__(
+        self,
+        *,
+        knowledge_base: Global___KnowledgeBase | None = ...,
+        documents_dropped: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["knowledge_base", b"knowledge_base"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["documents_dropped", b"documents_dropped", "knowledge_base", b"knowledge_base"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FinishRebuildResponse: _TypeAlias = FinishRebuildResponse  # noqa: Y015
+
+@_typing.final
+class CancelRebuildRequest(_message.Message):
+    """CancelRebuildRequest names a knowledge base."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KNOWLEDGE_BASE_FIELD_NUMBER: _builtins.int
+    knowledge_base: _builtins.str
+    """Name or id."""
+    def __init__(
+        self,
+        *,
+        knowledge_base: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["knowledge_base", b"knowledge_base"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelRebuildRequest: _TypeAlias = CancelRebuildRequest  # noqa: Y015
+
+@_typing.final
+class CancelRebuildResponse(_message.Message):
+    """CancelRebuildResponse is empty."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelRebuildResponse: _TypeAlias = CancelRebuildResponse  # noqa: Y015

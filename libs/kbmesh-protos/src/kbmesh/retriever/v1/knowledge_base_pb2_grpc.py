@@ -60,6 +60,16 @@ class KnowledgeBaseServiceStub:
                 request_serializer=kbmesh_dot_retriever_dot_v1_dot_knowledge__base__pb2.DeleteKnowledgeBaseRequest.SerializeToString,
                 response_deserializer=kbmesh_dot_retriever_dot_v1_dot_knowledge__base__pb2.DeleteKnowledgeBaseResponse.FromString,
                 _registered_method=True)
+        self.FinishRebuild = channel.unary_unary(
+                '/kbmesh.retriever.v1.KnowledgeBaseService/FinishRebuild',
+                request_serializer=kbmesh_dot_retriever_dot_v1_dot_knowledge__base__pb2.FinishRebuildRequest.SerializeToString,
+                response_deserializer=kbmesh_dot_retriever_dot_v1_dot_knowledge__base__pb2.FinishRebuildResponse.FromString,
+                _registered_method=True)
+        self.CancelRebuild = channel.unary_unary(
+                '/kbmesh.retriever.v1.KnowledgeBaseService/CancelRebuild',
+                request_serializer=kbmesh_dot_retriever_dot_v1_dot_knowledge__base__pb2.CancelRebuildRequest.SerializeToString,
+                response_deserializer=kbmesh_dot_retriever_dot_v1_dot_knowledge__base__pb2.CancelRebuildResponse.FromString,
+                _registered_method=True)
 
 
 class KnowledgeBaseServiceServicer:
@@ -67,7 +77,8 @@ class KnowledgeBaseServiceServicer:
     """
 
     def CreateKnowledgeBase(self, request, context):
-        """CreateKnowledgeBase makes one. Fails with INVALID_FIELD, KNOWLEDGE_BASE_ALREADY_EXISTS or MODEL_NOT_FOUND.
+        """CreateKnowledgeBase makes one. Fails with INVALID_FIELD, which names every field that is wrong,
+        KNOWLEDGE_BASE_ALREADY_EXISTS or MODEL_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -88,8 +99,10 @@ class KnowledgeBaseServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def UpdateKnowledgeBase(self, request, context):
-        """UpdateKnowledgeBase changes what leaves the vectors valid: description and retrieval defaults. A change of
-        model or chunking is refused with INVALID_FIELD.
+        """UpdateKnowledgeBase changes what leaves the vectors valid: description and retrieval defaults. A change of model,
+        chunking or placement is refused with INVALID_FIELD unless `rebuild` asks for it: then a rebuild begins, and the
+        knowledge base stays what it is until FinishRebuild. Where one with the same settings is under way, that one goes
+        on; one with other settings fails the call with CONFLICT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -97,6 +110,21 @@ class KnowledgeBaseServiceServicer:
 
     def DeleteKnowledgeBase(self, request, context):
         """DeleteKnowledgeBase removes one with all its documents. Fails with KNOWLEDGE_BASE_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FinishRebuild(self, request, context):
+        """FinishRebuild puts the rebuild in the knowledge base's place, at once for every reader. Fails with
+        REBUILD_INCOMPLETE while documents are outstanding, REBUILD_NOT_FOUND or KNOWLEDGE_BASE_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelRebuild(self, request, context):
+        """CancelRebuild gives a rebuild up; readers notice nothing. Fails with REBUILD_NOT_FOUND or KNOWLEDGE_BASE_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -129,6 +157,16 @@ def add_KnowledgeBaseServiceServicer_to_server(servicer, server):
                     servicer.DeleteKnowledgeBase,
                     request_deserializer=kbmesh_dot_retriever_dot_v1_dot_knowledge__base__pb2.DeleteKnowledgeBaseRequest.FromString,
                     response_serializer=kbmesh_dot_retriever_dot_v1_dot_knowledge__base__pb2.DeleteKnowledgeBaseResponse.SerializeToString,
+            ),
+            'FinishRebuild': grpc.unary_unary_rpc_method_handler(
+                    servicer.FinishRebuild,
+                    request_deserializer=kbmesh_dot_retriever_dot_v1_dot_knowledge__base__pb2.FinishRebuildRequest.FromString,
+                    response_serializer=kbmesh_dot_retriever_dot_v1_dot_knowledge__base__pb2.FinishRebuildResponse.SerializeToString,
+            ),
+            'CancelRebuild': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelRebuild,
+                    request_deserializer=kbmesh_dot_retriever_dot_v1_dot_knowledge__base__pb2.CancelRebuildRequest.FromString,
+                    response_serializer=kbmesh_dot_retriever_dot_v1_dot_knowledge__base__pb2.CancelRebuildResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -267,6 +305,60 @@ class KnowledgeBaseService:
             '/kbmesh.retriever.v1.KnowledgeBaseService/DeleteKnowledgeBase',
             kbmesh_dot_retriever_dot_v1_dot_knowledge__base__pb2.DeleteKnowledgeBaseRequest.SerializeToString,
             kbmesh_dot_retriever_dot_v1_dot_knowledge__base__pb2.DeleteKnowledgeBaseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FinishRebuild(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kbmesh.retriever.v1.KnowledgeBaseService/FinishRebuild',
+            kbmesh_dot_retriever_dot_v1_dot_knowledge__base__pb2.FinishRebuildRequest.SerializeToString,
+            kbmesh_dot_retriever_dot_v1_dot_knowledge__base__pb2.FinishRebuildResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelRebuild(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kbmesh.retriever.v1.KnowledgeBaseService/CancelRebuild',
+            kbmesh_dot_retriever_dot_v1_dot_knowledge__base__pb2.CancelRebuildRequest.SerializeToString,
+            kbmesh_dot_retriever_dot_v1_dot_knowledge__base__pb2.CancelRebuildResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -34,17 +34,27 @@ class KnowledgeBaseServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> KnowledgeBaseServiceAsyncStub: ...
     CreateKnowledgeBase: _grpc.UnaryUnaryMultiCallable[_knowledge_base_pb2.CreateKnowledgeBaseRequest, _knowledge_base_pb2.CreateKnowledgeBaseResponse]
-    """CreateKnowledgeBase makes one. Fails with INVALID_FIELD, KNOWLEDGE_BASE_ALREADY_EXISTS or MODEL_NOT_FOUND."""
+    """CreateKnowledgeBase makes one. Fails with INVALID_FIELD, which names every field that is wrong,
+    KNOWLEDGE_BASE_ALREADY_EXISTS or MODEL_NOT_FOUND.
+    """
     GetKnowledgeBase: _grpc.UnaryUnaryMultiCallable[_knowledge_base_pb2.GetKnowledgeBaseRequest, _knowledge_base_pb2.GetKnowledgeBaseResponse]
     """GetKnowledgeBase reads one. Fails with KNOWLEDGE_BASE_NOT_FOUND."""
     ListKnowledgeBases: _grpc.UnaryUnaryMultiCallable[_knowledge_base_pb2.ListKnowledgeBasesRequest, _knowledge_base_pb2.ListKnowledgeBasesResponse]
     """ListKnowledgeBases reads all, by name."""
     UpdateKnowledgeBase: _grpc.UnaryUnaryMultiCallable[_knowledge_base_pb2.UpdateKnowledgeBaseRequest, _knowledge_base_pb2.UpdateKnowledgeBaseResponse]
-    """UpdateKnowledgeBase changes what leaves the vectors valid: description and retrieval defaults. A change of
-    model or chunking is refused with INVALID_FIELD.
+    """UpdateKnowledgeBase changes what leaves the vectors valid: description and retrieval defaults. A change of model,
+    chunking or placement is refused with INVALID_FIELD unless `rebuild` asks for it: then a rebuild begins, and the
+    knowledge base stays what it is until FinishRebuild. Where one with the same settings is under way, that one goes
+    on; one with other settings fails the call with CONFLICT.
     """
     DeleteKnowledgeBase: _grpc.UnaryUnaryMultiCallable[_knowledge_base_pb2.DeleteKnowledgeBaseRequest, _knowledge_base_pb2.DeleteKnowledgeBaseResponse]
     """DeleteKnowledgeBase removes one with all its documents. Fails with KNOWLEDGE_BASE_NOT_FOUND."""
+    FinishRebuild: _grpc.UnaryUnaryMultiCallable[_knowledge_base_pb2.FinishRebuildRequest, _knowledge_base_pb2.FinishRebuildResponse]
+    """FinishRebuild puts the rebuild in the knowledge base's place, at once for every reader. Fails with
+    REBUILD_INCOMPLETE while documents are outstanding, REBUILD_NOT_FOUND or KNOWLEDGE_BASE_NOT_FOUND.
+    """
+    CancelRebuild: _grpc.UnaryUnaryMultiCallable[_knowledge_base_pb2.CancelRebuildRequest, _knowledge_base_pb2.CancelRebuildResponse]
+    """CancelRebuild gives a rebuild up; readers notice nothing. Fails with REBUILD_NOT_FOUND or KNOWLEDGE_BASE_NOT_FOUND."""
 
 @_typing.type_check_only
 class KnowledgeBaseServiceAsyncStub(KnowledgeBaseServiceStub):
@@ -52,17 +62,27 @@ class KnowledgeBaseServiceAsyncStub(KnowledgeBaseServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateKnowledgeBase: _aio.UnaryUnaryMultiCallable[_knowledge_base_pb2.CreateKnowledgeBaseRequest, _knowledge_base_pb2.CreateKnowledgeBaseResponse]  # type: ignore[assignment]
-    """CreateKnowledgeBase makes one. Fails with INVALID_FIELD, KNOWLEDGE_BASE_ALREADY_EXISTS or MODEL_NOT_FOUND."""
+    """CreateKnowledgeBase makes one. Fails with INVALID_FIELD, which names every field that is wrong,
+    KNOWLEDGE_BASE_ALREADY_EXISTS or MODEL_NOT_FOUND.
+    """
     GetKnowledgeBase: _aio.UnaryUnaryMultiCallable[_knowledge_base_pb2.GetKnowledgeBaseRequest, _knowledge_base_pb2.GetKnowledgeBaseResponse]  # type: ignore[assignment]
     """GetKnowledgeBase reads one. Fails with KNOWLEDGE_BASE_NOT_FOUND."""
     ListKnowledgeBases: _aio.UnaryUnaryMultiCallable[_knowledge_base_pb2.ListKnowledgeBasesRequest, _knowledge_base_pb2.ListKnowledgeBasesResponse]  # type: ignore[assignment]
     """ListKnowledgeBases reads all, by name."""
     UpdateKnowledgeBase: _aio.UnaryUnaryMultiCallable[_knowledge_base_pb2.UpdateKnowledgeBaseRequest, _knowledge_base_pb2.UpdateKnowledgeBaseResponse]  # type: ignore[assignment]
-    """UpdateKnowledgeBase changes what leaves the vectors valid: description and retrieval defaults. A change of
-    model or chunking is refused with INVALID_FIELD.
+    """UpdateKnowledgeBase changes what leaves the vectors valid: description and retrieval defaults. A change of model,
+    chunking or placement is refused with INVALID_FIELD unless `rebuild` asks for it: then a rebuild begins, and the
+    knowledge base stays what it is until FinishRebuild. Where one with the same settings is under way, that one goes
+    on; one with other settings fails the call with CONFLICT.
     """
     DeleteKnowledgeBase: _aio.UnaryUnaryMultiCallable[_knowledge_base_pb2.DeleteKnowledgeBaseRequest, _knowledge_base_pb2.DeleteKnowledgeBaseResponse]  # type: ignore[assignment]
     """DeleteKnowledgeBase removes one with all its documents. Fails with KNOWLEDGE_BASE_NOT_FOUND."""
+    FinishRebuild: _aio.UnaryUnaryMultiCallable[_knowledge_base_pb2.FinishRebuildRequest, _knowledge_base_pb2.FinishRebuildResponse]  # type: ignore[assignment]
+    """FinishRebuild puts the rebuild in the knowledge base's place, at once for every reader. Fails with
+    REBUILD_INCOMPLETE while documents are outstanding, REBUILD_NOT_FOUND or KNOWLEDGE_BASE_NOT_FOUND.
+    """
+    CancelRebuild: _aio.UnaryUnaryMultiCallable[_knowledge_base_pb2.CancelRebuildRequest, _knowledge_base_pb2.CancelRebuildResponse]  # type: ignore[assignment]
+    """CancelRebuild gives a rebuild up; readers notice nothing. Fails with REBUILD_NOT_FOUND or KNOWLEDGE_BASE_NOT_FOUND."""
 
 class KnowledgeBaseServiceServicer(metaclass=_abc_1.ABCMeta):
     """KnowledgeBaseService keeps the tenant's knowledge bases."""
@@ -73,7 +93,9 @@ class KnowledgeBaseServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _knowledge_base_pb2.CreateKnowledgeBaseRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_knowledge_base_pb2.CreateKnowledgeBaseResponse, _abc.Awaitable[_knowledge_base_pb2.CreateKnowledgeBaseResponse]]:
-        """CreateKnowledgeBase makes one. Fails with INVALID_FIELD, KNOWLEDGE_BASE_ALREADY_EXISTS or MODEL_NOT_FOUND."""
+        """CreateKnowledgeBase makes one. Fails with INVALID_FIELD, which names every field that is wrong,
+        KNOWLEDGE_BASE_ALREADY_EXISTS or MODEL_NOT_FOUND.
+        """
 
     @_abc_1.abstractmethod
     def GetKnowledgeBase(
@@ -97,8 +119,10 @@ class KnowledgeBaseServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _knowledge_base_pb2.UpdateKnowledgeBaseRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_knowledge_base_pb2.UpdateKnowledgeBaseResponse, _abc.Awaitable[_knowledge_base_pb2.UpdateKnowledgeBaseResponse]]:
-        """UpdateKnowledgeBase changes what leaves the vectors valid: description and retrieval defaults. A change of
-        model or chunking is refused with INVALID_FIELD.
+        """UpdateKnowledgeBase changes what leaves the vectors valid: description and retrieval defaults. A change of model,
+        chunking or placement is refused with INVALID_FIELD unless `rebuild` asks for it: then a rebuild begins, and the
+        knowledge base stays what it is until FinishRebuild. Where one with the same settings is under way, that one goes
+        on; one with other settings fails the call with CONFLICT.
         """
 
     @_abc_1.abstractmethod
@@ -108,5 +132,23 @@ class KnowledgeBaseServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_knowledge_base_pb2.DeleteKnowledgeBaseResponse, _abc.Awaitable[_knowledge_base_pb2.DeleteKnowledgeBaseResponse]]:
         """DeleteKnowledgeBase removes one with all its documents. Fails with KNOWLEDGE_BASE_NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def FinishRebuild(
+        self,
+        request: _knowledge_base_pb2.FinishRebuildRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_knowledge_base_pb2.FinishRebuildResponse, _abc.Awaitable[_knowledge_base_pb2.FinishRebuildResponse]]:
+        """FinishRebuild puts the rebuild in the knowledge base's place, at once for every reader. Fails with
+        REBUILD_INCOMPLETE while documents are outstanding, REBUILD_NOT_FOUND or KNOWLEDGE_BASE_NOT_FOUND.
+        """
+
+    @_abc_1.abstractmethod
+    def CancelRebuild(
+        self,
+        request: _knowledge_base_pb2.CancelRebuildRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_knowledge_base_pb2.CancelRebuildResponse, _abc.Awaitable[_knowledge_base_pb2.CancelRebuildResponse]]:
+        """CancelRebuild gives a rebuild up; readers notice nothing. Fails with REBUILD_NOT_FOUND or KNOWLEDGE_BASE_NOT_FOUND."""
 
 def add_KnowledgeBaseServiceServicer_to_server(servicer: KnowledgeBaseServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
