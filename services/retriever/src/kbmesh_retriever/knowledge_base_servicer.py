@@ -1,58 +1,66 @@
 """KnowledgeBaseService: Protobuf to domain and back."""
 
+from collections.abc import Collection
 from typing import Any
 
 import grpc
 from google.protobuf.timestamp_pb2 import Timestamp
+from kbmesh.errors.v1 import errors_pb2
 from kbmesh.retriever.v1 import knowledge_base_pb2 as pb
 from kbmesh.retriever.v1.knowledge_base_pb2_grpc import KnowledgeBaseServiceServicer
 from kbmesh_rpc.call import current_call
-from kbmesh_rpc.errors import InvalidField
+from kbmesh_rpc.errors import FieldViolation, InvalidField
 
 from kbmesh_retriever import chunking_config
-from kbmesh_retriever.catalog.port import Catalog, KnowledgeBase, RetrievalDefaults
-from kbmesh_retriever.knowledge_bases import KnowledgeBases, NewKnowledgeBase
+from kbmesh_retriever.catalog.port import Catalog, KnowledgeBase, Placement, RetrievalDefaults
+from kbmesh_retriever.knowledge_bases import KnowledgeBases, NewKnowledgeBase, refuse
 from kbmesh_retriever.page_token import cut_page, page_limit, read_page_token
+from kbmesh_retriever.rebuilds import Rebuild, Rebuilds
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
 _LIST = "knowledge_bases"
 _UPDATABLE = ("description", "retrieval")
-_FIXED = "cannot be changed, because the vectors that are there would no longer fit; make another knowledge base"
+_REBUILT = ("chunking", "embedding_model", "placement")
+_FIXED = "cannot be changed without a rebuild, because the vectors that are there would no longer fit"
+_PLACEMENTS: dict[pb.Placement.ValueType, Placement] = {
+    pb.PLACEMENT_DEDICATED: "dedicated",
+    pb.PLACEMENT_SHARED: "shared",
+}
 
 
 class KnowledgeBaseServicer(KnowledgeBaseServiceServicer):
     """Serves the tenant of the call."""
 
-    def __init__(self, catalog: Catalog, knowledge_bases: KnowledgeBases) -> None:
+    def __init__(self, catalog: Catalog, knowledge_bases: KnowledgeBases, rebuilds: Rebuilds) -> None:
         self._catalog = catalog
         self._knowledge_bases = knowledge_bases
+        self._rebuilds = rebuilds
 
     async def CreateKnowledgeBase(
         self, request: pb.CreateKnowledgeBaseRequest, context: _Context
     ) -> pb.CreateKnowledgeBaseResponse:
         wanted = request.knowledge_base
-        if wanted.placement not in pb.Placement.values():
-            raise InvalidField("knowledge_base.placement", "is none of the contract's")
+        wrong = _check_vector_settings(wanted)
         made = await self._knowledge_bases.create(
             current_call().tenant,
             NewKnowledgeBase(
                 name=wanted.name,
                 description=wanted.description,
-                chunking=chunking_config.to_json(wanted.chunking),
+                chunking={} if wrong else chunking_config.to_json(wanted.chunking),
                 embedding_model=wanted.embedding_model,
-                placement="shared" if wanted.placement == pb.PLACEMENT_SHARED else "dedicated",
+                placement=_PLACEMENTS.get(wanted.placement, "dedicated"),
                 retrieval=_retrieval(wanted.retrieval, RetrievalDefaults()),
             ),
+            also_wrong=wrong,
         )
         return pb.CreateKnowledgeBaseResponse(knowledge_base=_message(made))
 
     async def GetKnowledgeBase(
         self, request: pb.GetKnowledgeBaseRequest, context: _Context
     ) -> pb.GetKnowledgeBaseResponse:
-        _check_named(request.knowledge_base, "knowledge_base")
-        found = await self._catalog.get_knowledge_base(current_call().tenant, request.knowledge_base)
-        return pb.GetKnowledgeBaseResponse(knowledge_base=_message(found))
+        found = await self._named(request.knowledge_base)
+        return pb.GetKnowledgeBaseResponse(knowledge_base=_message(found, await self._rebuilds.find(found)))
 
     async def ListKnowledgeBases(
         self, request: pb.ListKnowledgeBasesRequest, context: _Context
@@ -66,19 +74,31 @@ class KnowledgeBaseServicer(KnowledgeBaseServiceServicer):
     async def UpdateKnowledgeBase(
         self, request: pb.UpdateKnowledgeBaseRequest, context: _Context
     ) -> pb.UpdateKnowledgeBaseResponse:
-        tenant, wanted = current_call().tenant, request.knowledge_base
-        name_or_id = wanted.id or wanted.name
-        _check_named(name_or_id, "knowledge_base.name")
+        wanted = request.knowledge_base
+        current = await self._named(wanted.id or wanted.name, "knowledge_base.name")
         paths = _paths(request)
-        current = await self._catalog.get_knowledge_base(tenant, name_or_id)
-        _check_fixed(wanted, current)
-        updated = await self._knowledge_bases.update(
-            tenant,
-            str(current.id),
-            description=wanted.description if "description" in paths else None,
-            retrieval=_retrieval(wanted.retrieval, RetrievalDefaults()) if "retrieval" in paths else None,
+        refuse(
+            [
+                *_check_fixed(wanted, current, rebuild=request.rebuild),
+                *(_check_vector_settings(wanted) if request.rebuild else ()),
+            ]
         )
-        return pb.UpdateKnowledgeBaseResponse(knowledge_base=_message(updated))
+        updated = current
+        if not request.rebuild or paths & set(_UPDATABLE):
+            updated = await self._knowledge_bases.update(
+                current.tenant,
+                str(current.public_id),
+                description=wanted.description if "description" in paths else None,
+                retrieval=_retrieval(wanted.retrieval, RetrievalDefaults()) if "retrieval" in paths else None,
+            )
+        if request.rebuild:
+            await self._rebuilds.start(
+                current,
+                chunking=chunking_config.to_json(wanted.chunking) if "chunking" in paths else None,
+                embedding_model=wanted.embedding_model if "embedding_model" in paths else "",
+                placement=_PLACEMENTS.get(wanted.placement) if "placement" in paths else None,
+            )
+        return pb.UpdateKnowledgeBaseResponse(knowledge_base=_message(updated, await self._rebuilds.find(updated)))
 
     async def DeleteKnowledgeBase(
         self, request: pb.DeleteKnowledgeBaseRequest, context: _Context
@@ -87,37 +107,78 @@ class KnowledgeBaseServicer(KnowledgeBaseServiceServicer):
         deleted = await self._knowledge_bases.delete(current_call().tenant, request.knowledge_base)
         return pb.DeleteKnowledgeBaseResponse(documents_deleted=deleted)
 
+    async def FinishRebuild(self, request: pb.FinishRebuildRequest, context: _Context) -> pb.FinishRebuildResponse:
+        current = await self._named(request.knowledge_base)
+        now, dropped = await self._catalog.finish_rebuild(current, drop_outstanding=request.drop_outstanding)
+        return pb.FinishRebuildResponse(knowledge_base=_message(now), documents_dropped=dropped)
+
+    async def CancelRebuild(self, request: pb.CancelRebuildRequest, context: _Context) -> pb.CancelRebuildResponse:
+        await self._catalog.cancel_rebuild(await self._named(request.knowledge_base))
+        return pb.CancelRebuildResponse()
+
+    async def _named(self, name_or_id: str, field: str = "knowledge_base") -> KnowledgeBase:
+        _check_named(name_or_id, field)
+        return await self._catalog.get_knowledge_base(current_call().tenant, name_or_id)
+
 
 def _check_named(name_or_id: str, field: str) -> None:
     if not name_or_id:
         raise InvalidField(field, "must name a knowledge base")
 
 
-def _paths(request: pb.UpdateKnowledgeBaseRequest) -> tuple[str, ...]:
-    if not request.HasField("update_mask"):
-        return _UPDATABLE
-    paths = tuple(request.update_mask.paths)
+def _paths(request: pb.UpdateKnowledgeBaseRequest) -> set[str]:
+    allowed = {*_UPDATABLE, *(_REBUILT if request.rebuild else ())}
+    paths = set(request.update_mask.paths)
     if not paths:
-        return _UPDATABLE
-    for path in paths:
-        if path not in _UPDATABLE:
-            known = path.split(".")[0] in pb.KnowledgeBase.DESCRIPTOR.fields_by_name
-            raise InvalidField("update_mask", f"{path!r} {_FIXED if known else 'is no field of a knowledge base'}")
+        # Whatever of the vectors' settings is set, and the rest where it is all that can change.
+        said = {path for path in _REBUILT if request.rebuild and _is_set(request.knowledge_base, path)}
+        return said if request.rebuild else set(_UPDATABLE)
+    unknown = sorted(paths - allowed)
+    refuse(
+        [
+            FieldViolation(
+                field="update_mask",
+                description=f"{path!r} {_FIXED if path.split('.')[0] in _KNOWN else 'is no field of a knowledge base'}",
+            )
+            for path in unknown
+        ]
+    )
     return paths
 
 
-def _check_fixed(wanted: pb.KnowledgeBase, current: KnowledgeBase) -> None:
+_KNOWN: Collection[str] = pb.KnowledgeBase.DESCRIPTOR.fields_by_name
+
+
+def _is_set(wanted: pb.KnowledgeBase, path: str) -> bool:
+    return wanted.HasField("chunking") if path == "chunking" else bool(getattr(wanted, path))
+
+
+def _check_vector_settings(wanted: pb.KnowledgeBase) -> list[FieldViolation]:
+    wrong = chunking_config.check(wanted.chunking)
+    if wanted.placement not in pb.Placement.values():
+        wrong.append(FieldViolation(field="knowledge_base.placement", description="is none of the contract's"))
+    return wrong
+
+
+def _check_fixed(wanted: pb.KnowledgeBase, current: KnowledgeBase, *, rebuild: bool) -> list[FieldViolation]:
     """A caller who sends back what it read, with changes, must learn that some of them would not be made."""
+    wrong: dict[str, str] = {}
     if wanted.id and wanted.name not in ("", current.name):
-        raise InvalidField("knowledge_base.name", "cannot be changed; make another knowledge base")
-    if wanted.HasField("chunking") and chunking_config.to_json(wanted.chunking) != current.chunking:
-        raise InvalidField("knowledge_base.chunking", _FIXED)
-    if wanted.embedding_model not in ("", current.embedding_model):
-        raise InvalidField("knowledge_base.embedding_model", _FIXED)
-    if wanted.model_fingerprint not in ("", current.model_fingerprint):
-        raise InvalidField("knowledge_base.model_fingerprint", _FIXED)
-    if wanted.placement not in (pb.PLACEMENT_UNSPECIFIED, _placement(current)):
-        raise InvalidField("knowledge_base.placement", _FIXED)
+        wrong["name"] = "cannot be changed; make another knowledge base"
+    if not rebuild:
+        if wanted.HasField("chunking") and _differs(wanted, current):
+            wrong["chunking"] = _FIXED
+        if wanted.embedding_model not in ("", current.embedding_model):
+            wrong["embedding_model"] = _FIXED
+        if wanted.model_fingerprint not in ("", current.model_fingerprint):
+            wrong["model_fingerprint"] = _FIXED
+        if wanted.placement not in (pb.PLACEMENT_UNSPECIFIED, _placement(current)):
+            wrong["placement"] = _FIXED
+    return [FieldViolation(field=f"knowledge_base.{name}", description=said) for name, said in wrong.items()]
+
+
+def _differs(wanted: pb.KnowledgeBase, current: KnowledgeBase) -> bool:
+    return bool(chunking_config.check(wanted.chunking)) or chunking_config.to_json(wanted.chunking) != current.chunking
 
 
 def _retrieval(message: pb.RetrievalDefaults, default: RetrievalDefaults) -> RetrievalDefaults:
@@ -132,12 +193,12 @@ def _placement(knowledge_base: KnowledgeBase) -> pb.Placement.ValueType:
     return pb.PLACEMENT_SHARED if knowledge_base.placement == "shared" else pb.PLACEMENT_DEDICATED
 
 
-def _message(knowledge_base: KnowledgeBase) -> pb.KnowledgeBase:
+def _message(knowledge_base: KnowledgeBase, rebuild: Rebuild | None = None) -> pb.KnowledgeBase:
     created_at, updated_at = Timestamp(), Timestamp()
     created_at.FromDatetime(knowledge_base.created_at)
     updated_at.FromDatetime(knowledge_base.updated_at)
     return pb.KnowledgeBase(
-        id=str(knowledge_base.id),
+        id=str(knowledge_base.public_id),
         name=knowledge_base.name,
         description=knowledge_base.description,
         chunking=chunking_config.from_json(knowledge_base.chunking),
@@ -155,4 +216,28 @@ def _message(knowledge_base: KnowledgeBase) -> pb.KnowledgeBase:
         chunk_count=knowledge_base.chunk_count,
         created_at=created_at,
         updated_at=updated_at,
+        rebuild=None if rebuild is None else _rebuild_message(rebuild),
+    )
+
+
+def _rebuild_message(rebuild: Rebuild) -> pb.Rebuild:
+    started_at = Timestamp()
+    started_at.FromDatetime(rebuild.successor.created_at)
+    progress, successor = rebuild.progress, rebuild.successor
+    ready = progress.done == progress.total
+    return pb.Rebuild(
+        state=pb.REBUILD_STATE_READY if ready else pb.REBUILD_STATE_BUILDING,
+        chunking=chunking_config.from_json(successor.chunking),
+        embedding_model=successor.embedding_model,
+        model_fingerprint=successor.model_fingerprint,
+        dimension=successor.dimension,
+        placement=_placement(successor),
+        documents_done=progress.done,
+        documents_total=progress.total,
+        documents_failed=progress.failed,
+        failures=[
+            pb.RebuildFailure(external_id=external_id, reason=errors_pb2.ErrorReason.Value(reason))
+            for external_id, reason in progress.failures.items()
+        ],
+        started_at=started_at,
     )

@@ -125,7 +125,7 @@ def _result(result: Result) -> pb.RetrieveResult:
         citation=result.citation,
         document=_source(result.place.document),
         knowledge_base=result.place.knowledge_base.name,
-        knowledge_base_id=str(fragment.knowledge_base_id),
+        knowledge_base_id=str(result.place.knowledge_base.public_id),
         span=_span(fragment),
         chunk_id=str(fragment.chunk_id),
         chunk_type=fragment.chunk_type,

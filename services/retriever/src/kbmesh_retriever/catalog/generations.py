@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from kbmesh_retriever.catalog.database import Database
 from kbmesh_retriever.catalog.port import Document, Reservation, Superseded
+from kbmesh_retriever.catalog.rebuilds import rebuild_id
 from kbmesh_retriever.catalog.rows import (
     DOCUMENT_COLUMNS,
     description_values,
@@ -29,15 +30,20 @@ from kbmesh_retriever.catalog.tables import (
     ABANDONED,
     CURRENT,
     LIVE,
+    REBUILDING,
     RESERVED,
     SUPERSEDED,
     documents,
     generations,
     knowledge_bases,
+    rebuild_failures,
 )
 
 _MAX_PARAMETERS = 10_000
 """A statement may have some 32,000, in SQLite as in PostgreSQL."""
+
+_OPEN = knowledge_bases.c.state.in_((LIVE, REBUILDING))
+"""What documents may be taken into. Readers find LIVE ones alone, but look their documents up by id."""
 
 
 class Generations:
@@ -52,14 +58,16 @@ class Generations:
         self._new_id = new_id
 
     async def find(self, knowledge_base_id: UUID, external_id: str) -> Document | None:
+        return (await self.find_many(knowledge_base_id, [external_id])).get(external_id)
+
+    async def find_many(self, knowledge_base_id: UUID, external_ids: Collection[str]) -> Mapping[str, Document]:
         async with self._database.reading() as connection:
             rows = await connection.execute(
                 _current(knowledge_base_id)
                 .join(knowledge_bases, knowledge_bases.c.id == documents.c.knowledge_base_id)
-                .where(documents.c.external_id == external_id, knowledge_bases.c.state == LIVE)
+                .where(documents.c.external_id.in_(external_ids), _OPEN)
             )
-            row = rows.mappings().one_or_none()
-            return None if row is None else document_of(row)
+            return {row["external_id"]: document_of(row) for row in rows.mappings()}
 
     async def get(self, knowledge_base_id: UUID, id_or_external_id: str) -> Document:
         async with self._database.reading() as connection:
@@ -77,19 +85,15 @@ class Generations:
 
     async def reserve(self, knowledge_base_id: UUID, external_id: str) -> Reservation:
         async with self._database.writing() as connection:
-            live = select(knowledge_bases.c.id).where(
-                knowledge_bases.c.id == knowledge_base_id, knowledge_bases.c.state == LIVE
+            # Shared with other writers. Whoever deletes the knowledge base waits, and then sees this reservation.
+            live = (
+                select(knowledge_bases.c.id)
+                .where(knowledge_bases.c.id == knowledge_base_id, _OPEN)
+                .with_for_update(read=True)
             )
             if await connection.scalar(live) is None:
                 raise KnowledgeBaseNotFound(str(knowledge_base_id))
-            document_id = await self._document_id(connection, knowledge_base_id, external_id)
-            rows = await connection.execute(
-                update(documents)
-                .where(documents.c.id == document_id)
-                .values(last_generation=documents.c.last_generation + 1)
-                .returning(documents.c.last_generation, documents.c.current_generation)
-            )
-            number, current = rows.one()
+            document_id, number, current = await self._next_number(connection, knowledge_base_id, external_id)
             await connection.execute(
                 insert(generations).values(
                     document_id=document_id,
@@ -134,6 +138,12 @@ class Generations:
                 documents=1 if reservation.replaces is None else 0,
                 chunks=chunks,
             )
+            await connection.execute(
+                delete(rebuild_failures).where(
+                    rebuild_failures.c.knowledge_base_id == reservation.knowledge_base_id,
+                    rebuild_failures.c.external_id == document.external_id,
+                )
+            )
 
     async def redescribe(self, document: Document) -> None:
         async with self._database.writing() as connection:
@@ -159,12 +169,19 @@ class Generations:
         async with self._database.writing() as connection:
             counter = await _next_counter(connection, knowledge_base_id)
             document = await _get(connection, knowledge_base_id, id_or_external_id)
-            await connection.execute(
-                update(documents).where(documents.c.id == document.id).values(current_generation=None)
-            )
-            chunks = await self._end(connection, document.id, document.generation, counter)
-            await self._count(connection, knowledge_base_id, counter, documents=-1, chunks=-chunks)
+            await self._delete(connection, document, counter)
+            # A rebuild must not bring it back.
+            if (rebuild := await rebuild_id(connection, knowledge_base_id)) is not None:
+                there = _current(rebuild).where(documents.c.external_id == document.external_id)
+                row = (await connection.execute(there)).mappings().one_or_none()
+                if row is not None:
+                    await self._delete(connection, document_of(row), await _next_counter(connection, rebuild))
             return document
+
+    async def _delete(self, connection: AsyncConnection, document: Document, counter: int) -> None:
+        await connection.execute(update(documents).where(documents.c.id == document.id).values(current_generation=None))
+        chunks = await self._end(connection, document.id, document.generation, counter)
+        await self._count(connection, document.knowledge_base_id, counter, documents=-1, chunks=-chunks)
 
     async def valid(
         self, as_of: Mapping[UUID, int], hits: Collection[tuple[UUID, int]]
@@ -207,7 +224,7 @@ class Generations:
                     generations.c.state.in_((SUPERSEDED, ABANDONED)),
                     generations.c.state_since <= self._now() - timedelta(seconds=older_than_seconds),
                     # A deleted knowledge base goes as a whole.
-                    knowledge_bases.c.state == LIVE,
+                    _OPEN,
                 )
                 .order_by(generations.c.state_since, generations.c.document_id, generations.c.number)
                 .limit(limit)
@@ -238,6 +255,23 @@ class Generations:
                 )
             )
 
+    async def _next_number(
+        self, connection: AsyncConnection, knowledge_base_id: UUID, external_id: str
+    ) -> tuple[UUID, int, int | None]:
+        """The document's id, its next generation, and its current one."""
+        while True:
+            document_id = await self._document_id(connection, knowledge_base_id, external_id)
+            rows = await connection.execute(
+                update(documents)
+                .where(documents.c.id == document_id)
+                .values(last_generation=documents.c.last_generation + 1)
+                .returning(documents.c.last_generation, documents.c.current_generation)
+            )
+            # None where the sweeper of another process has forgotten it since: then it is made anew.
+            if (row := rows.one_or_none()) is not None:
+                number, current = row
+                return document_id, number, current
+
     async def _document_id(self, connection: AsyncConnection, knowledge_base_id: UUID, external_id: str) -> UUID:
         known = select(documents.c.id).where(
             documents.c.knowledge_base_id == knowledge_base_id, documents.c.external_id == external_id
@@ -260,8 +294,8 @@ class Generations:
                 return document_id
         except IntegrityError:
             # Another process made it in this moment.
-            made: UUID = (await connection.execute(known)).scalar_one()
-            return made
+            made: UUID | None = (await connection.execute(known)).scalar_one_or_none()
+            return made or self._new_id()
 
     async def _end(self, connection: AsyncConnection, document_id: UUID, number: int, counter: int) -> int:
         """Ends the current generation, and tells how many chunks it had."""
@@ -324,9 +358,7 @@ async def _get(connection: AsyncConnection, knowledge_base_id: UUID, id_or_exter
 async def _next_counter(connection: AsyncConnection, knowledge_base_id: UUID) -> int:
     """Takes the knowledge base's row until the transaction ends: counters become visible in their order."""
     counter: int | None = await connection.scalar(
-        select(knowledge_bases.c.generation)
-        .where(knowledge_bases.c.id == knowledge_base_id, knowledge_bases.c.state == LIVE)
-        .with_for_update()
+        select(knowledge_bases.c.generation).where(knowledge_bases.c.id == knowledge_base_id, _OPEN).with_for_update()
     )
     if counter is None:
         raise KnowledgeBaseNotFound(str(knowledge_base_id))

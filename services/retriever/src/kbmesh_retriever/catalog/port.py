@@ -6,6 +6,11 @@ from datetime import datetime
 from typing import Any, Literal, Protocol
 from uuid import UUID
 
+from kbmesh_retriever.catalog.job_port import JobCatalog
+
+Placement = Literal["dedicated", "shared"]
+"""A collection of its own, or one shared with other knowledge bases of the same model."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalDefaults:
@@ -32,7 +37,7 @@ class KnowledgeBase:
     embedding_model: str
     model_fingerprint: str
     dimension: int
-    placement: Literal["dedicated", "shared"] = "dedicated"
+    placement: Placement = "dedicated"
     collection: str
     """Name of the Qdrant collection that holds its points."""
     retrieval: RetrievalDefaults = field(default_factory=RetrievalDefaults)
@@ -42,6 +47,27 @@ class KnowledgeBase:
     chunk_count: int = 0
     created_at: datetime
     updated_at: datetime
+    known_as: UUID | None = None
+    """The id that callers know it by, where a rebuild gave it another one since it was made."""
+
+    @property
+    def public_id(self) -> UUID:
+        """What callers know it by, for as long as it is not deleted. Never a key of documents or points."""
+        return self.known_as or self.id
+
+
+@dataclass(frozen=True, kw_only=True)
+class RebuildProgress:
+    """How far a rebuild is."""
+
+    total: int
+    """Documents that readers can find now."""
+    done: int
+    """Those of them that lie in the rebuild as the caller last sent them."""
+    failures: Mapping[str, str]
+    """Why the last attempt failed, by external id, for documents that are not done: the first hundred by name."""
+    failed: int
+    """How many of them there are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,14 +87,25 @@ class Document:
     ingested_at: datetime
     content_sha256: bytes
     fingerprint: str
-    """SHA-256 hex of content, chunking settings, chunker version, analyser and model: equal means nothing to do."""
+    """SHA-256 hex of content, chunking settings, chunker version, analyser and model: equal means that chunks and
+    vectors stay."""
     generation: int
     """Number of the current version."""
     chunk_count: int
     strategy: str
     metadata: Mapping[str, str] = field(default_factory=dict)
+    found_metadata: Mapping[str, str] = field(default_factory=dict)
+    """What `metadata` has from the document itself."""
+    given_metadata: Mapping[str, str] = field(default_factory=dict)
+    """What `metadata` has from the caller, who wins."""
+    payload_fingerprint: str = ""
+    """SHA-256 hex of what is written beside the vectors and decides nothing of them. Empty: not known."""
+    text_characters: int | None = None
+    """Characters of its text. None where it is not known."""
     description_fingerprint: str = ""
     """SHA-256 hex of the title, link, author and time that the caller gave: they can change while the chunks stay."""
+    source_fingerprint: str = ""
+    """SHA-256 hex of all that the caller sent of it, whatever the knowledge base's settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +132,11 @@ class Catalog(Protocol):
     """Keeps knowledge bases and documents. Every read is by tenant. Implementations raise the errors of
     `kbmesh_rpc.errors`: KnowledgeBaseNotFound, KnowledgeBaseAlreadyExists, DocumentNotFound, Conflict,
     DependencyUnavailable."""
+
+    @property
+    def jobs(self) -> JobCatalog:
+        """The jobs of ingestion."""
+        ...
 
     async def prepare_knowledge_base(self, knowledge_base: KnowledgeBase) -> None:
         """Remembers, for the sweeper alone, that its collection is about to be made."""
@@ -135,7 +177,38 @@ class Catalog(Protocol):
         """Its points are gone from the vector store."""
         ...
 
+    async def create_rebuild(self, rebuild: KnowledgeBase, *, of: KnowledgeBase) -> None:
+        """Lets the prepared `rebuild` take documents in, for no reader to see. Raises Conflict where another one is
+        under way or it was given up meanwhile, and KnowledgeBaseNotFound where `of` went away."""
+        ...
+
+    async def find_rebuild(self, knowledge_base: KnowledgeBase) -> KnowledgeBase | None:
+        """The rebuild that is under way, as a knowledge base to take documents into."""
+        ...
+
+    async def rebuild_progress(self, knowledge_base: KnowledgeBase, rebuild: KnowledgeBase) -> RebuildProgress: ...
+
+    async def note_rebuild_failure(self, knowledge_base_id: UUID, external_id: str, reason: str) -> None:
+        """Remembers why a document could not be taken into a rebuild; of other knowledge bases, nothing."""
+        ...
+
+    async def finish_rebuild(
+        self, knowledge_base: KnowledgeBase, *, drop_outstanding: bool
+    ) -> tuple[KnowledgeBase, int]:
+        """Puts the rebuild in the knowledge base's place, in one transaction, and gives it with the number of documents
+        that are not in it. Raises RebuildNotFound, KnowledgeBaseNotFound, and RebuildIncomplete where there are such
+        documents and `drop_outstanding` is not set."""
+        ...
+
+    async def cancel_rebuild(self, knowledge_base: KnowledgeBase) -> None:
+        """Its collection becomes due for deletion. Raises RebuildNotFound."""
+        ...
+
     async def find_document(self, knowledge_base_id: UUID, external_id: str) -> Document | None: ...
+
+    async def find_documents(self, knowledge_base_id: UUID, external_ids: Collection[str]) -> Mapping[str, Document]:
+        """Those of these that there are. One query."""
+        ...
 
     async def get_document(self, knowledge_base_id: UUID, id_or_external_id: str) -> Document:
         """The document of that id, or else the one of that external id. Raises DocumentNotFound."""

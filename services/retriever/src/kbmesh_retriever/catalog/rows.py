@@ -31,6 +31,7 @@ def knowledge_base_of(row: RowMapping) -> KnowledgeBase:
         chunk_count=row["chunk_count"],
         created_at=row["created_at"],
         updated_at=row["updated_at"],
+        known_as=None if row["public_id"] == row["id"] else row["public_id"],
     )
 
 
@@ -38,6 +39,7 @@ def knowledge_base_values(knowledge_base: KnowledgeBase) -> Mapping[str, Any]:
     """The columns of `knowledge_bases` that its value has."""
     return {
         "id": knowledge_base.id,
+        "public_id": knowledge_base.public_id,
         "tenant": knowledge_base.tenant,
         "name": knowledge_base.name,
         "description": knowledge_base.description,
@@ -84,10 +86,15 @@ def document_of(row: RowMapping) -> Document:
         content_sha256=row["content_sha256"],
         fingerprint=row["fingerprint"],
         description_fingerprint=row["description_fingerprint"],
+        source_fingerprint=row["source_fingerprint"] or "",
         generation=row["number"],
         chunk_count=row["chunk_count"],
         strategy=row["strategy"],
         metadata=row["metadata"],
+        found_metadata=row["found_metadata"] or {},
+        given_metadata=row["given_metadata"] or {},
+        payload_fingerprint=row["payload_fingerprint"] or "",
+        text_characters=row["text_characters"],
     )
 
 
@@ -99,6 +106,7 @@ def description_values(document: Document) -> Mapping[str, Any]:
         "author": document.author,
         "created_at": document.created_at,
         "description_fingerprint": document.description_fingerprint,
+        "source_fingerprint": document.source_fingerprint,
     }
 
 
@@ -113,6 +121,10 @@ def document_values(document: Document) -> Mapping[str, Any]:
         "chunk_count": document.chunk_count,
         "strategy": document.strategy,
         "metadata": dict(document.metadata),
+        "found_metadata": dict(document.found_metadata),
+        "given_metadata": dict(document.given_metadata),
+        "payload_fingerprint": document.payload_fingerprint,
+        "text_characters": document.text_characters,
         **description_values(document),
     }
 

@@ -12,7 +12,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from kbmesh_retriever.catalog.database import Database
 from kbmesh_retriever.catalog.generations import Generations
-from kbmesh_retriever.catalog.port import Document, KnowledgeBase, Reservation, RetrievalDefaults, Superseded
+from kbmesh_retriever.catalog.jobs import SqlJobs
+from kbmesh_retriever.catalog.port import (
+    Document,
+    KnowledgeBase,
+    RebuildProgress,
+    Reservation,
+    RetrievalDefaults,
+    Superseded,
+)
+from kbmesh_retriever.catalog.rebuilds import Rebuilds, end_rebuild
 from kbmesh_retriever.catalog.rows import (
     knowledge_base_of,
     knowledge_base_values,
@@ -28,6 +37,7 @@ from kbmesh_retriever.catalog.tables import (
     documents,
     generations,
     knowledge_bases,
+    rebuild_failures,
 )
 
 
@@ -49,12 +59,22 @@ class SqlCatalog:
         now: Callable[[], datetime] = utc_now,
         new_id: Callable[[], UUID] = uuid.uuid4,
         reservation_timeout_seconds: float = 3600,
+        max_job_results: int = 100_000,
+        job_retention_seconds: float = 7 * 86_400,
     ) -> None:
         self._database = Database(url)
         self._owner = owner or uuid.uuid4().hex
         self._now = now
         self._reservation_timeout = timedelta(seconds=reservation_timeout_seconds)
+        self.jobs = SqlJobs(
+            self._database,
+            now=now,
+            new_id=new_id,
+            max_results=max_job_results,
+            retention_seconds=job_retention_seconds,
+        )
         self._generations = Generations(self._database, owner=self._owner, now=now, new_id=new_id)
+        self._rebuilds = Rebuilds(self._database, now=now)
 
     async def open(self) -> None:
         """Makes or migrates the tables; where no other process has them open, gives up what is left half done."""
@@ -110,11 +130,11 @@ class SqlCatalog:
                 select(knowledge_bases).where(
                     knowledge_bases.c.tenant == tenant,
                     knowledge_bases.c.state == LIVE,
-                    or_(knowledge_bases.c.name.in_(names_or_ids), knowledge_bases.c.id.in_(ids.values())),
+                    or_(knowledge_bases.c.name.in_(names_or_ids), knowledge_bases.c.public_id.in_(ids.values())),
                 )
             )
             found = [knowledge_base_of(row) for row in rows.mappings()]
-        by_id = {kb.id: kb for kb in found}
+        by_id = {kb.public_id: kb for kb in found}
         by_name = {kb.name: kb for kb in found}
         answer: dict[str, KnowledgeBase] = {}
         for text in names_or_ids:
@@ -171,6 +191,7 @@ class SqlCatalog:
             if row is None:
                 raise KnowledgeBaseNotFound(name_or_id)
             deleted = knowledge_base_of(row)
+            await end_rebuild(connection, deleted.id, self._now())
             return deleted, deleted.document_count
 
     async def deleted_knowledge_bases(self, *, older_than_seconds: float, limit: int) -> Sequence[KnowledgeBase]:
@@ -198,12 +219,40 @@ class SqlCatalog:
                 return
             await connection.execute(delete(generations).where(generations.c.knowledge_base_id == knowledge_base.id))
             await connection.execute(delete(documents).where(documents.c.knowledge_base_id == knowledge_base.id))
+            await connection.execute(
+                delete(rebuild_failures).where(rebuild_failures.c.knowledge_base_id == knowledge_base.id)
+            )
             await connection.execute(delete(knowledge_bases).where(of_it))
+
+    # Rebuilds
+
+    async def create_rebuild(self, rebuild: KnowledgeBase, *, of: KnowledgeBase) -> None:
+        await self._rebuilds.create(rebuild, of=of)
+
+    async def find_rebuild(self, knowledge_base: KnowledgeBase) -> KnowledgeBase | None:
+        return await self._rebuilds.find(knowledge_base)
+
+    async def rebuild_progress(self, knowledge_base: KnowledgeBase, rebuild: KnowledgeBase) -> RebuildProgress:
+        return await self._rebuilds.progress(knowledge_base, rebuild)
+
+    async def note_rebuild_failure(self, knowledge_base_id: UUID, external_id: str, reason: str) -> None:
+        await self._rebuilds.note_failure(knowledge_base_id, external_id, reason)
+
+    async def finish_rebuild(
+        self, knowledge_base: KnowledgeBase, *, drop_outstanding: bool
+    ) -> tuple[KnowledgeBase, int]:
+        return await self._rebuilds.finish(knowledge_base, drop_outstanding=drop_outstanding)
+
+    async def cancel_rebuild(self, knowledge_base: KnowledgeBase) -> None:
+        await self._rebuilds.cancel(knowledge_base)
 
     # Documents
 
     async def find_document(self, knowledge_base_id: UUID, external_id: str) -> Document | None:
         return await self._generations.find(knowledge_base_id, external_id)
+
+    async def find_documents(self, knowledge_base_id: UUID, external_ids: Collection[str]) -> Mapping[str, Document]:
+        return await self._generations.find_many(knowledge_base_id, external_ids)
 
     async def get_document(self, knowledge_base_id: UUID, id_or_external_id: str) -> Document:
         return await self._generations.get(knowledge_base_id, id_or_external_id)

@@ -47,8 +47,8 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-MAKING, LIVE, DELETED = "making", "live", "deleted"
-"""States of a knowledge base. Only LIVE ones are seen by readers."""
+MAKING, LIVE, REBUILDING, DELETED = "making", "live", "rebuilding", "deleted"
+"""States of a knowledge base. Only LIVE ones are seen by readers; a REBUILDING one is to take the place of one."""
 
 RESERVED, CURRENT, SUPERSEDED, ABANDONED = "reserved", "current", "superseded", "abandoned"
 """States of a generation."""
@@ -56,7 +56,12 @@ RESERVED, CURRENT, SUPERSEDED, ABANDONED = "reserved", "current", "superseded", 
 knowledge_bases = Table(
     "knowledge_bases",
     metadata,
+    # What documents, generations and points belong to. A rebuild has one of its own.
     Column("id", Uuid, primary_key=True),
+    # What callers know it by: the id that it was made with, also after rebuilds.
+    Column("public_id", Uuid, nullable=False),
+    # Of a rebuild, the knowledge base whose place it is to take.
+    Column("rebuild_of", Uuid),
     Column("tenant", String(255), nullable=False),
     Column("name", String(63), nullable=False),
     Column("description", Text, nullable=False),
@@ -87,6 +92,20 @@ live_name = Index(
     unique=True,
     sqlite_where=knowledge_bases.c.state == LIVE,
     postgresql_where=knowledge_bases.c.state == LIVE,
+)
+Index(
+    "uq_knowledge_bases_live_public_id",
+    knowledge_bases.c.public_id,
+    unique=True,
+    sqlite_where=knowledge_bases.c.state == LIVE,
+    postgresql_where=knowledge_bases.c.state == LIVE,
+)
+one_rebuild = Index(
+    "uq_knowledge_bases_rebuild_of",
+    knowledge_bases.c.rebuild_of,
+    unique=True,
+    sqlite_where=knowledge_bases.c.state == REBUILDING,
+    postgresql_where=knowledge_bases.c.state == REBUILDING,
 )
 Index("ix_knowledge_bases_state_since", knowledge_bases.c.state, knowledge_bases.c.state_since)
 
@@ -127,10 +146,60 @@ generations = Table(
     Column("ingested_at", UtcDateTime),
     Column("content_sha256", LargeBinary(32)),
     Column("fingerprint", String(64)),
+    Column("payload_fingerprint", String(64)),
     Column("description_fingerprint", String(64)),
+    Column("text_characters", BigInteger),
+    Column("source_fingerprint", String(64)),
     Column("chunk_count", Integer),
     Column("strategy", String(32)),
     Column("metadata", JSON),
+    # What `metadata` is made of: found in the document, and given by the caller, who wins.
+    Column("found_metadata", JSON),
+    Column("given_metadata", JSON),
     Index("ix_generations_state_since", "state", "state_since"),
     Index("ix_generations_knowledge_base_id_state", "knowledge_base_id", "state"),
+)
+
+rebuild_failures = Table(
+    "rebuild_failures",
+    metadata,
+    # The rebuild, and what could not be taken into it.
+    Column("knowledge_base_id", Uuid, ForeignKey("knowledge_bases.id"), primary_key=True),
+    Column("external_id", String(1024), primary_key=True),
+    Column("reason", String(64), nullable=False),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    # Its public id: a job outlives a rebuild.
+    Column("knowledge_base_id", Uuid, nullable=False),
+    Column("name", String(128), nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("updated_at", UtcDateTime, nullable=False),
+    Column("finished_at", UtcDateTime),
+    Column("results_kept", BigInteger, nullable=False),
+    Column("results_not_kept", BigInteger, nullable=False),
+    UniqueConstraint("knowledge_base_id", "name"),
+    Index("ix_jobs_updated_at", "updated_at"),
+)
+
+job_results = Table(
+    "job_results",
+    metadata,
+    Column("job_id", Uuid, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    # SHA-256 hex of the external id, which may be too long for an index of PostgreSQL.
+    Column("key", String(64), primary_key=True),
+    Column("external_id", String(1024), nullable=False),
+    Column("document_id", String(36), nullable=False),
+    Column("outcome", String(16), nullable=False),
+    Column("content_sha256", LargeBinary(32), nullable=False),
+    Column("chunks", Integer, nullable=False),
+    Column("embedded", Integer, nullable=False),
+    Column("tokens", BigInteger, nullable=False),
+    Column("truncated", Integer, nullable=False),
+    Column("error_reason", String(64), nullable=False),
+    Column("error_message", Text, nullable=False),
+    Column("error_metadata", JSON, nullable=False),
 )

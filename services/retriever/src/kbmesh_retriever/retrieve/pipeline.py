@@ -389,7 +389,7 @@ def _reports(run: _Run) -> tuple[KnowledgeBaseReport, ...]:
         reports.append(
             KnowledgeBaseReport(
                 knowledge_base=selector.knowledge_base,
-                id=target.knowledge_base.id if target else None,
+                id=target.knowledge_base.public_id if target else None,
                 status=status,
                 hits=hits,
                 milliseconds=run.found.seconds.get(position, 0.0) * 1000,
