@@ -304,3 +304,29 @@ async def test_the_older_way_of_sending_vectors_is_understood(edge_url: str, col
     stored = answer.result[0].vectors.vectors.vectors
     assert list(stored["dense"].dense.data) == AXES[0]
     assert list(stored["bm25"].sparse.indices) == [5]
+
+
+async def test_keys_of_a_payload_are_set_and_taken_away(client: AsyncQdrantClient, collection: str) -> None:
+    payloads: list[dict[str, object]] = [
+        {"kind": "a", "metadata": {"team": "ops", "year": "2024"}},
+        {"kind": "a", "note": "x"},
+        {"kind": "b", "note": "x"},
+    ]
+    await client.upsert(collection, [point(i, AXES[i], payload=payload) for i, payload in enumerate(payloads)])
+    await client.create_payload_index(collection, "note", models.PayloadSchemaType.KEYWORD)
+
+    of_kind_a = models.Filter(must=[field("kind", match=models.MatchValue(value="a"))])
+    await client.set_payload(collection, {"metadata": {"team": "sales"}, "note": "y"}, of_kind_a, wait=True)
+    await client.set_payload(collection, {"note": "z"}, [numbered(2)], wait=True)
+    await client.delete_payload(collection, ["metadata", "absent"], [numbered(1)], wait=True)
+    await client.delete_payload(
+        collection, ["kind"], models.Filter(must=[field("note", match=models.MatchValue(value="z"))]), wait=True
+    )
+    records = await client.retrieve(collection, [numbered(i) for i in range(3)], with_payload=True)
+    assert {record.id: record.payload for record in records} == {
+        numbered(0): {"kind": "a", "metadata": {"team": "sales"}, "note": "y"},
+        numbered(1): {"kind": "a", "note": "y"},
+        numbered(2): {"note": "z"},
+    }
+    found = await client.count(collection, models.Filter(must=[field("note", match=models.MatchValue(value="y"))]))
+    assert found.count == 2

@@ -159,9 +159,8 @@ async def test_a_collection_that_does_not_exist_is_not_found(
         lambda client, name: client.count(
             name, models.Filter(must=[field("flag", match=models.MatchValue(value=True))])
         ),
-        lambda client, name: client.set_payload(name, {"a": 1}, [1]),
+        lambda client, name: client.set_payload(name, {"a": 1}, [1], key="b"),
         lambda client, name: client.overwrite_payload(name, {"a": 1}, [1]),
-        lambda client, name: client.delete_payload(name, ["a"], [1]),
         lambda client, name: client.clear_payload(name, [1]),
         lambda client, name: client.update_vectors(name, [models.PointVectors(id=1, vector={"dense": AXES[0]})]),
         lambda client, name: client.delete_vectors(name, ["dense"], [1]),

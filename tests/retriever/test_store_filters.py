@@ -5,7 +5,8 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kbmesh_retriever.stores.filters import build_filter, metadata_numbers
+from kbmesh_retriever.stores.conditions import metadata_numbers
+from kbmesh_retriever.stores.filters import build_filter
 from kbmesh_retriever.stores.port import Condition, PointFilter
 from kbmesh_rpc.errors import InvalidField
 from qdrant_client import models

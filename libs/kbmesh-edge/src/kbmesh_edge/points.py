@@ -6,9 +6,11 @@ on a sparse vector whose two lists differ in length), never reaches its write-ah
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 import qdrant_edge as engine
+from google.protobuf.internal.containers import MessageMap
 from qdrant_client import grpc as qdrant
 from qdrant_client.conversions.conversion import grpc_to_payload, payload_to_grpc
 
@@ -24,15 +26,19 @@ def to_point(message: qdrant.PointStruct, config: CollectionConfig) -> engine.Po
     if message.vectors.WhichOneof("vectors_options") == "vector":
         raise InvalidRequest("Not existing vector name error: ")
     named = message.vectors.vectors.vectors
-    try:
-        payload = grpc_to_payload(message.payload)
-    except ValueError as error:
-        raise InvalidRequest(f"payload: {error}") from error
     return engine.Point(
         id=point_id(message.id),
         vector={name: _stored_vector(name, named[name], config) for name in named},
-        payload=payload,
+        payload=to_payload(message.payload),
     )
+
+
+def to_payload(message: MessageMap[str, qdrant.Value]) -> dict[str, Any]:
+    """Raises InvalidRequest for a value that is none."""
+    try:
+        return grpc_to_payload(message)
+    except ValueError as error:
+        raise InvalidRequest(f"payload: {error}") from error
 
 
 def checked_vector(

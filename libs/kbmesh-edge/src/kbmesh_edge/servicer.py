@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial, wraps
 from importlib.metadata import version
 from typing import Any, TypeVar
+from uuid import UUID
 
 import grpc
 import qdrant_edge as engine
@@ -24,7 +25,7 @@ from kbmesh_edge.errors import (
     StillOpening,
 )
 from kbmesh_edge.filters import point_id, to_filter
-from kbmesh_edge.points import id_message, record_message, scored_message, to_point
+from kbmesh_edge.points import id_message, record_message, scored_message, to_payload, to_point
 from kbmesh_edge.queries import checked_limit, to_payload_selector, to_query, to_vector_selector
 from kbmesh_edge.schema import info_message, to_config, to_index
 
@@ -147,6 +148,31 @@ class PointsServicer(qdrant.PointsServicer):
         return _completed()
 
     @_answers
+    async def SetPayload(self, request: qdrant.SetPayloadPoints, context: Context) -> qdrant.PointsOperationResponse:
+        _refuse_shard_keys(request)
+        if request.HasField("key"):
+            raise NotServed("changes below a key of the payload")
+        payload = to_payload(request.payload)
+
+        def work(collection: Collection) -> None:
+            collection.update(_set_payload_operation(request.points_selector, payload))
+
+        await self._engine.run(request.collection_name, work)
+        return _completed()
+
+    @_answers
+    async def DeletePayload(
+        self, request: qdrant.DeletePayloadPoints, context: Context
+    ) -> qdrant.PointsOperationResponse:
+        _refuse_shard_keys(request)
+
+        def work(collection: Collection) -> None:
+            collection.update(_delete_payload_operation(request.points_selector, list(request.keys)))
+
+        await self._engine.run(request.collection_name, work)
+        return _completed()
+
+    @_answers
     async def CreateFieldIndex(
         self, request: qdrant.CreateFieldIndexCollection, context: Context
     ) -> qdrant.PointsOperationResponse:
@@ -253,18 +279,47 @@ def _registration(service: str, add: Callable[[Any, grpc.aio.Server], None], ser
 
 
 def _refuse_shard_keys(
-    request: qdrant.UpsertPoints | qdrant.DeletePoints | qdrant.GetPoints | qdrant.ScrollPoints | qdrant.CountPoints,
+    request: (
+        qdrant.UpsertPoints
+        | qdrant.DeletePoints
+        | qdrant.SetPayloadPoints
+        | qdrant.DeletePayloadPoints
+        | qdrant.GetPoints
+        | qdrant.ScrollPoints
+        | qdrant.CountPoints
+    ),
 ) -> None:
     if request.HasField("shard_key_selector"):
         raise NotServed("custom sharding")
 
 
 def _delete_operation(selector: qdrant.PointsSelector) -> engine.UpdateOperation:
+    chosen = _chosen(selector)
+    if isinstance(chosen, list):
+        return engine.UpdateOperation.delete_points(chosen)
+    return engine.UpdateOperation.delete_points_by_filter(chosen)
+
+
+def _set_payload_operation(selector: qdrant.PointsSelector, payload: dict[str, Any]) -> engine.UpdateOperation:
+    chosen = _chosen(selector)
+    if isinstance(chosen, list):
+        return engine.UpdateOperation.set_payload(chosen, payload)
+    return engine.UpdateOperation.set_payload_by_filter(chosen, payload)
+
+
+def _delete_payload_operation(selector: qdrant.PointsSelector, keys: list[str]) -> engine.UpdateOperation:
+    chosen = _chosen(selector)
+    if isinstance(chosen, list):
+        return engine.UpdateOperation.delete_payload(chosen, keys)
+    return engine.UpdateOperation.delete_payload_by_filter(chosen, keys)
+
+
+def _chosen(selector: qdrant.PointsSelector) -> list[int | UUID | str] | engine.Filter:
     match selector.WhichOneof("points_selector_one_of"):
         case "points":
-            return engine.UpdateOperation.delete_points([point_id(id_) for id_ in selector.points.ids])
+            return [point_id(id_) for id_ in selector.points.ids]
         case "filter":
-            return engine.UpdateOperation.delete_points_by_filter(to_filter(selector.filter))
+            return to_filter(selector.filter)
         case _:
             raise InvalidRequest("the selection of points is missing")
 

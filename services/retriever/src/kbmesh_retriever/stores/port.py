@@ -1,12 +1,24 @@
 """The port to the vector store."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Protocol
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+class Distance(StrEnum):
+    """How two dense vectors are compared. Whichever it is, a score is the higher the nearer they are."""
+
+    COSINE = "cosine"
+    """The score is the cosine, -1 to 1."""
+    EUCLIDEAN = "euclidean"
+    """The score is 1 - d²/2 of the distance d: the cosine, where both are of unit length."""
+    DOT = "dot"
+    """The score is the dot product."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +39,11 @@ class Scope:
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """A test of one payload field: one of `any_of`, or a number between `gte` and `lte`."""
+    """A test of one payload field: one of `any_of`, or a number between `gte` and `lte`, both included.
+
+    `field` is one of `TEXT_FIELDS` or `NUMBER_FIELDS` of `stores.conditions`, or metadata.NAME. A field that holds
+    several texts passes `any_of` if one of them does; a field that is not there passes nothing.
+    """
 
     field: str
     any_of: tuple[str, ...] = ()
@@ -50,7 +66,8 @@ class Point:
 
     Payload keys: tenant, knowledge_base_id, document_id (UUIDs as text), external_id, generation (int), index (int),
     text, context, start, end, start_byte, end_byte, chunk_type, heading_path (list), pages (list), source_type,
-    media_type, strategy, token_count, metadata (map of text to text).
+    media_type, strategy, token_count, metadata (map of text to text). May be absent: author (text), time (seconds since
+    1970 UTC, a number), tags (list of texts), principals (list of texts: who may read it; absent or empty, everybody).
     """
 
     id: UUID
@@ -81,34 +98,102 @@ class SearchQuery:
     """Hits a list."""
     min_dense_score: float | None = None
     filter: PointFilter | None = None
+    principals: Collection[str] | None = None
+    """Who asks: points that name principals are left out unless they name one of these. None asks for no such check."""
+    distance: Distance = Distance.COSINE
+    """The collection's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchResult:
-    """Hits best first; scores above zero in the keyword list."""
+    """Hits best first, equal scores by id; scores above zero in the keyword list."""
 
     dense: tuple[Hit, ...]
     keyword: tuple[Hit, ...]
+    keyword_served: bool = True
+    """False where words were asked for and the collection cannot be searched by them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectionInfo:
+    """What a collection is and holds."""
+
+    dimension: int
+    distance: Distance
+    points: int
+    """Of all who share it; may lag behind or be an estimate."""
+    keywords: bool
+    """Whether it can be searched by words."""
 
 
 class VectorStore(Protocol):
-    """Keeps points. Writes are waited for. Raises DependencyUnavailable, DeadlineExceeded or
-    DependencyInvalidResponse of `kbmesh_rpc.errors`."""
+    """Keeps points. Once a write returns, searches see it. Every call can be repeated. Raises DependencyUnavailable,
+    DeadlineExceeded or DependencyInvalidResponse of `kbmesh_rpc.errors`, which name the store, and InvalidField for a
+    filter that cannot be kept."""
 
-    async def ensure_collection(self, collection: str, *, dimension: int) -> None:
-        """Makes the collection with its dense (cosine) and sparse (IDF) vectors and its payload indexes where it does
-        not exist; checks all of these where it does."""
+    async def ensure_collection(
+        self,
+        collection: str,
+        *,
+        dimension: int,
+        distance: Distance = Distance.COSINE,
+        shared: bool = False,
+        expected_points: int | None = None,
+    ) -> None:
+        """Makes the collection, with dense and sparse vectors and what its filters need, where it does not exist; where
+        it does, checks it and raises Conflict for one of another shape.
+
+        `shared`: for many knowledge bases. `expected_points`: how many it will come to hold, for tuning; None takes the
+        store's own setting. Neither changes a collection that is there.
+        """
         ...
 
-    async def upsert(self, collection: str, points: Sequence[Point]) -> None: ...
+    async def exists(self, collection: str) -> bool: ...
+
+    async def info(self, collection: str) -> CollectionInfo | None:
+        """None where it does not exist."""
+        ...
+
+    async def upsert(self, collection: str, points: Sequence[Point]) -> None:
+        """Writes points by id, in batches. Raises RequestTooLarge for a point that the store cannot hold."""
+        ...
+
+    def read_generation(
+        self, collection: str, scope: Scope, document_id: UUID, generation: int
+    ) -> AsyncIterator[Sequence[Point]]:
+        """The points of that version of the document, page by page, with vectors and the whole payload as they were
+        written."""
+        ...
 
     async def search(self, query: SearchQuery) -> SearchResult:
         """A collection that does not exist holds nothing: both lists are empty."""
         ...
 
+    async def update_payload(
+        self,
+        collection: str,
+        scope: Scope,
+        document_id: UUID,
+        generation: int,
+        values: Mapping[str, Any],
+        *,
+        indexes: Collection[int] | None = None,
+    ) -> None:
+        """Puts `values` in place of what these payload keys held, on every chunk of that version of the document, or on
+        those whose `index` is one of `indexes`; vectors stay. A key with the value None is taken away.
+
+        Raises ValueError for a key that decides whose point it is or which."""
+        ...
+
     async def delete_generations(
         self, collection: str, scope: Scope, document_id: UUID, generations: Collection[int]
     ) -> None: ...
+
+    async def delete_document(self, collection: str, scope: Scope, document_id: UUID) -> None: ...
+
+    async def delete_matching(self, collection: str, scope: Scope, wanted: PointFilter) -> None:
+        """Raises ValueError for a filter that keeps everything: `delete_knowledge_base` is for that."""
+        ...
 
     async def delete_knowledge_base(self, collection: str, scope: Scope, *, drop_collection: bool) -> None: ...
 

@@ -3,8 +3,8 @@
 import asyncio
 import json
 import math
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Self, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -22,17 +22,35 @@ from kbmesh_rpc.status import from_rpc_error
 from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.common.client_exceptions import QdrantException
 
-from kbmesh_retriever.stores.filters import METADATA_NUMBERS, build_filter, metadata_numbers
-from kbmesh_retriever.stores.port import Hit, Point, Scope, SearchQuery, SearchResult
+from kbmesh_retriever.stores.conditions import check_selective, check_update, metadata_numbers
+from kbmesh_retriever.stores.filters import METADATA_NUMBERS, build_filter, metadata_path
+from kbmesh_retriever.stores.port import (
+    CollectionInfo,
+    Distance,
+    Hit,
+    Point,
+    PointFilter,
+    Scope,
+    SearchQuery,
+    SearchResult,
+    SparseVector,
+)
 from kbmesh_retriever.stores.schema import (
     BM25,
     DENSE,
+    FILTER_INDEXES,
     PAYLOAD_INDEXES,
+    Index,
     check_collection,
+    dense_of,
     dense_vectors,
+    distance_of,
+    has_keywords,
+    keyword_index,
     missing_indexes,
     sparse_vectors,
 )
+from kbmesh_retriever.stores.sizing import GRAPH_FROM_POINTS, size_for
 
 T = TypeVar("T")
 
@@ -40,15 +58,26 @@ DEPENDENCY = "qdrant"
 UPSERT_BATCH_POINTS = 100
 _DEFAULT_GRPC_PORT = 6334
 _PAYLOAD = models.PayloadSelectorExclude(exclude=[METADATA_NUMBERS])
+# Candidates of a quantised search are compared again by their full vectors; others do not know the setting.
+_RESCORED = models.SearchParams(quantization=models.QuantizationSearchParams(rescore=True, oversampling=2.0))
 
 
 class QdrantStore:
     """`VectorStore` over `AsyncQdrantClient` by gRPC. Besides the port's errors, raises InvalidField for a filter that
     cannot be kept and Conflict for a collection of another shape."""
 
-    def __init__(self, client: AsyncQdrantClient, *, timeout_seconds: float) -> None:
+    def __init__(
+        self,
+        client: AsyncQdrantClient,
+        *,
+        timeout_seconds: float,
+        expected_points: int = 0,
+        filterable_metadata: Collection[str] = (),
+    ) -> None:
         self._client = client
         self._timeout_seconds = timeout_seconds
+        self._expected_points = expected_points
+        self._metadata_indexes = {metadata_path(name): keyword_index() for name in sorted(set(filterable_metadata))}
 
     @classmethod
     def connect(
@@ -57,14 +86,18 @@ class QdrantStore:
         *,
         api_key: str | None = None,
         timeout_seconds: float = 30.0,
+        expected_points: int = 0,
+        filterable_metadata: Collection[str] = (),
         root_certificates: bytes | None = None,
         private_key: bytes | None = None,
         certificate_chain: bytes | None = None,
     ) -> Self:
         """A store at `http://host:port` or `https://host:port`, where port is Qdrant's gRPC port (6334 by default).
 
-        No connection is made yet. The certificates are PEM and used with https: the authorities that may sign the
-        server's, and this client's own for mutual TLS. Raises ValueError for a URL that is none.
+        No connection is made yet. `expected_points` is what a collection is made for where the call does not say;
+        `filterable_metadata` are names of metadata that get a payload index. The certificates are PEM and used with
+        https: the authorities that may sign the server's, and this client's own for mutual TLS. Raises ValueError for
+        a URL that is none.
         """
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/"):
@@ -90,20 +123,73 @@ class QdrantStore:
                 **{name: value for name, value in certificates.items() if value is not None},
             },
         )
-        return cls(client, timeout_seconds=timeout_seconds)
+        return cls(
+            client,
+            timeout_seconds=timeout_seconds,
+            expected_points=expected_points,
+            filterable_metadata=filterable_metadata,
+        )
 
-    async def ensure_collection(self, collection: str, *, dimension: int) -> None:
+    async def ensure_collection(
+        self,
+        collection: str,
+        *,
+        dimension: int,
+        distance: Distance = Distance.COSINE,
+        shared: bool = False,
+        expected_points: int | None = None,
+    ) -> None:
         """May run at the same time as others of itself. Raises Conflict for a collection of another shape."""
+        expected = self._expected_points if expected_points is None else expected_points
+        indexes = {**PAYLOAD_INDEXES, **self._metadata_indexes}
+        if expected >= GRAPH_FROM_POINTS:
+            indexes |= FILTER_INDEXES
         info = await self._find_collection(collection)
         if info is None:
-            info = await self._create_collection(collection, dimension)
-        check_collection(collection, info, dimension=dimension)
-        for field in missing_indexes(info):
-            await self._create_index(collection, field)
+            sizing = size_for(expected, dimension=dimension, shared=shared)
+            info = await self._create_collection(
+                collection,
+                vectors_config=dense_vectors(dimension, distance, on_disk=sizing.vectors_on_disk),
+                sparse_vectors_config=sparse_vectors(),
+                **sizing.arguments(),
+            )
+        check_collection(collection, info, dimension=dimension, distance=distance, indexes=indexes)
+        for field in missing_indexes(info, indexes):
+            await self._create_index(collection, field, indexes[field])
+
+    async def exists(self, collection: str) -> bool:
+        return await self._call(lambda _: self._client.collection_exists(collection))
+
+    async def info(self, collection: str) -> CollectionInfo | None:
+        found = await self._find_collection(collection)
+        if found is None:
+            return None
+        dense = dense_of(found)
+        distance = None if dense is None else distance_of(dense)
+        if dense is None or distance is None:
+            raise DependencyInvalidResponse(DEPENDENCY, f"collection {collection} was not made by kbmesh")
+        return CollectionInfo(
+            dimension=dense.size,
+            distance=distance,
+            points=found.points_count or 0,
+            keywords=has_keywords(found),
+        )
 
     async def upsert(self, collection: str, points: Sequence[Point]) -> None:
         for start in range(0, len(points), UPSERT_BATCH_POINTS):
             await self._upsert_batch(collection, points[start : start + UPSERT_BATCH_POINTS])
+
+    async def read_generation(
+        self, collection: str, scope: Scope, document_id: UUID, generation: int
+    ) -> AsyncIterator[Sequence[Point]]:
+        filter_ = build_filter(scope, document_id=document_id, generations=[generation])
+        offset: Any = None
+        while True:
+            records, offset = await self._scroll(collection, filter_, offset)
+            if records:
+                yield [_to_point(record) for record in records]
+            if offset is None:
+                return
 
     async def search(self, query: SearchQuery) -> SearchResult:
         vectors: dict[str, list[float] | models.SparseVector] = {}
@@ -111,15 +197,16 @@ class QdrantStore:
             vectors[DENSE] = query.dense.tolist()
         if query.sparse is not None and query.sparse.indices:
             vectors[BM25] = models.SparseVector(indices=list(query.sparse.indices), values=list(query.sparse.values))
-        filter_ = build_filter(query.scope, query.filter)
+        filter_ = build_filter(query.scope, query.filter, principals=query.principals)
         requests = [
             models.QueryRequest(
                 query=vector,
                 using=name,
                 filter=filter_,
                 limit=query.limit,
-                score_threshold=_just_below(query.min_dense_score) if name == DENSE else None,
+                score_threshold=_threshold(query) if name == DENSE else None,
                 with_payload=_PAYLOAD,
+                params=_RESCORED if name == DENSE else None,
             )
             for name, vector in vectors.items()
         ]
@@ -134,10 +221,43 @@ class QdrantStore:
             return SearchResult(dense=(), keyword=())
         if len(answers) != len(requests):
             raise DependencyInvalidResponse(DEPENDENCY, f"{len(answers)} answers to {len(requests)} queries")
-        hits = {name: _to_hits(answer.points) for name, answer in zip(vectors, answers, strict=True)}
+        scales = {DENSE: _nearness if query.distance is Distance.EUCLIDEAN else _as_it_is, BM25: _as_it_is}
+        hits = {name: _to_hits(answer.points, scales[name]) for name, answer in zip(vectors, answers, strict=True)}
         return SearchResult(
             dense=hits.get(DENSE, ()), keyword=tuple(hit for hit in hits.get(BM25, ()) if hit.score > 0)
         )
+
+    async def update_payload(
+        self,
+        collection: str,
+        scope: Scope,
+        document_id: UUID,
+        generation: int,
+        values: Mapping[str, Any],
+        *,
+        indexes: Collection[int] | None = None,
+    ) -> None:
+        check_update(values)
+        changed = {key: value for key, value in values.items() if value is not None}
+        gone = [key for key, value in values.items() if value is None]
+        if "metadata" in values:
+            # Written whole: numbers of the former metadata must not outlive it.
+            changed[METADATA_NUMBERS] = metadata_numbers(values["metadata"] or {})
+        points = build_filter(scope, document_id=document_id, generations=[generation], indexes=indexes)
+        if changed:
+            await self._write(
+                lambda timeout: self._client.set_payload(
+                    collection, payload=changed, points=points, wait=True, timeout=timeout
+                ),
+                missing_is_empty=True,
+            )
+        if gone:
+            await self._write(
+                lambda timeout: self._client.delete_payload(
+                    collection, keys=gone, points=points, wait=True, timeout=timeout
+                ),
+                missing_is_empty=True,
+            )
 
     async def delete_generations(
         self, collection: str, scope: Scope, document_id: UUID, generations: Collection[int]
@@ -145,6 +265,13 @@ class QdrantStore:
         # An empty list of generations would be no condition at all, and delete the whole document.
         if generations:
             await self._delete(collection, build_filter(scope, document_id=document_id, generations=generations))
+
+    async def delete_document(self, collection: str, scope: Scope, document_id: UUID) -> None:
+        await self._delete(collection, build_filter(scope, document_id=document_id))
+
+    async def delete_matching(self, collection: str, scope: Scope, wanted: PointFilter) -> None:
+        check_selective(wanted)
+        await self._delete(collection, build_filter(scope, wanted))
 
     async def delete_knowledge_base(self, collection: str, scope: Scope, *, drop_collection: bool) -> None:
         if drop_collection:
@@ -165,20 +292,29 @@ class QdrantStore:
     async def close(self) -> None:
         await self._client.close()
 
+    async def _scroll(
+        self, collection: str, filter_: models.Filter, offset: Any
+    ) -> tuple[Sequence[models.Record], Any]:
+        answer = await self._call_on_existing(
+            lambda timeout: self._client.scroll(
+                collection,
+                scroll_filter=filter_,
+                limit=UPSERT_BATCH_POINTS,
+                offset=offset,
+                with_payload=_PAYLOAD,
+                with_vectors=True,
+                timeout=timeout,
+            )
+        )
+        return answer or ([], None)
+
     async def _find_collection(self, collection: str) -> models.CollectionInfo | None:
         return await self._call_on_existing(lambda _: self._client.get_collection(collection))
 
-    async def _create_collection(self, collection: str, dimension: int) -> models.CollectionInfo:
+    async def _create_collection(self, collection: str, **shape: Any) -> models.CollectionInfo:
         refused: KbmeshError | None = None
         try:
-            await self._call(
-                lambda timeout: self._client.create_collection(
-                    collection,
-                    vectors_config=dense_vectors(dimension),
-                    sparse_vectors_config=sparse_vectors(),
-                    timeout=timeout,
-                )
-            )
+            await self._call(lambda timeout: self._client.create_collection(collection, timeout=timeout, **shape))
         except DependencyInvalidResponse as error:
             # Perhaps somebody else made it meanwhile; Qdrant's versions say so in different ways.
             refused = error
@@ -189,8 +325,8 @@ class QdrantStore:
             )
         return info
 
-    async def _create_index(self, collection: str, field: str) -> None:
-        await self._call(lambda _: self._client.create_payload_index(collection, field, PAYLOAD_INDEXES[field]))
+    async def _create_index(self, collection: str, field: str, index: Index) -> None:
+        await self._call(lambda _: self._client.create_payload_index(collection, field, index, wait=True))
 
     async def _upsert_batch(self, collection: str, points: Sequence[Point]) -> None:
         batch = [_to_struct(point) for point in points]
@@ -271,17 +407,41 @@ def _to_struct(point: Point) -> models.PointStruct:
     return models.PointStruct(id=str(point.id), vector=vector, payload=payload)
 
 
-def _to_hits(points: Sequence[models.ScoredPoint]) -> tuple[Hit, ...]:
+def _to_point(record: models.Record) -> Point:
+    vectors = record.vector if isinstance(record.vector, dict) else {}
+    dense, sparse = vectors.get(DENSE), vectors.get(BM25)
+    return Point(
+        id=UUID(str(record.id)),
+        dense=None if dense is None else np.asarray(dense, dtype=np.float32),
+        sparse=SparseVector(indices=tuple(sparse.indices), values=tuple(sparse.values))
+        if isinstance(sparse, models.SparseVector)
+        else SparseVector(indices=(), values=()),
+        payload=record.payload or {},
+    )
+
+
+def _to_hits(points: Sequence[models.ScoredPoint], scale: Callable[[float], float]) -> tuple[Hit, ...]:
     """Best first; equal scores in the order of their ids, which Qdrant does not promise."""
     try:
-        hits = [Hit(id=UUID(str(point.id)), score=point.score, payload=point.payload or {}) for point in points]
+        hits = [Hit(id=UUID(str(point.id)), score=scale(point.score), payload=point.payload or {}) for point in points]
     except ValueError as error:
         raise DependencyInvalidResponse(DEPENDENCY, "a point was not written by kbmesh: its id is no UUID") from error
     return tuple(sorted(hits, key=lambda hit: (-hit.score, hit.id)))
 
 
-def _just_below(min_score: float | None) -> float | None:
-    """Qdrant keeps what is above its threshold; the port keeps what equals it too. Scores are float32."""
-    if min_score is None:
+def _as_it_is(score: float) -> float:
+    return score
+
+
+def _nearness(distance: float) -> float:
+    return 1.0 - distance * distance / 2.0
+
+
+def _threshold(query: SearchQuery) -> float | None:
+    """Qdrant keeps what is better than its threshold; the port keeps what equals it too. Scores are float32."""
+    least = query.min_dense_score
+    if least is None:
         return None
-    return float(np.nextafter(np.float32(min_score), np.float32(-np.inf)))
+    if query.distance is Distance.EUCLIDEAN:
+        return float(np.nextafter(np.float32(math.sqrt(max(0.0, 2.0 - 2.0 * least))), np.float32(np.inf)))
+    return float(np.nextafter(np.float32(least), np.float32(-np.inf)))
