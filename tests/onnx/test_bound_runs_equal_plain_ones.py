@@ -15,7 +15,7 @@ from kbmesh_onnx.session import ModelSession
 from opened_model import OpenedModel
 
 BOUND = DeviceSettings(io_binding="on")
-BUCKETS = DeviceSettings(io_binding="on", graphs=12, graph_tokens=256)
+BUCKETS = DeviceSettings(io_binding="on", cuda_graphs=12, cuda_graph_tokens=256)
 SHAPES = [(1, 1), (1, 7), (2, 8), (3, 20), (5, 33), (9, 64)]
 
 
@@ -45,7 +45,7 @@ def test_an_encoder(tiny: OpenedModel, form: Any, device: DeviceSettings) -> Non
             given_batch = batch(rows, tokens)
             expected = tiny.sessions[form].run(*given_batch, outputs=outputs)
             same(session.run(*given_batch, outputs=outputs), expected)
-    assert session.graphs == device.graphs
+    assert session.graphs == device.cuda_graphs
     session.close()
 
 
@@ -103,7 +103,7 @@ def test_another_thread_than_the_one_that_captured_gets_the_same(
         return real(entries)
 
     monkeypatch.setattr(binding, "_run_options", note)
-    session = ModelSession.open(tiny.folder, tiny.card, settings=DeviceSettings(io_binding="on", graphs=3))
+    session = ModelSession.open(tiny.folder, tiny.card, settings=DeviceSettings(io_binding="on", cuda_graphs=3))
     taken = batch(2, 8)
     (expected,) = session.run(*taken, outputs=("embeddings",))
     found: list[Any] = []

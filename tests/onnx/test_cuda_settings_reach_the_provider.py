@@ -34,11 +34,11 @@ TENSORRT_NAMES = {
 
 ALL = DeviceSettings(
     device_id=1,
-    memory_limit_mebibytes=2048,
+    device_memory_mebibytes=2048,
     arena_extend="next_power_of_two",
     cudnn_search="exhaustive",
     tf32=True,
-    graphs=4,
+    cuda_graphs=4,
 )
 
 
@@ -71,13 +71,13 @@ def test_tensorrt_stands_before_cuda_and_keeps_its_engines(tmp_path: Path) -> No
     "wrong",
     [
         {"device_id": -1},
-        {"memory_limit_mebibytes": -1},
-        {"graphs": -1},
-        {"graph_tokens": 0},
+        {"device_memory_mebibytes": -1},
+        {"cuda_graphs": -1},
+        {"cuda_graph_tokens": 0},
         {"tensorrt_rows": 0},
-        {"graphs": 1, "shrink_tokens": 1},
-        {"graphs": 1, "tensorrt": True},
-        {"graphs": 1, "io_binding": "off"},
+        {"cuda_graphs": 1, "shrink_tokens": 1},
+        {"cuda_graphs": 1, "tensorrt": True},
+        {"cuda_graphs": 1, "io_binding": "off"},
         {"tensorrt_cache": Path("engines")},
     ],
 )

@@ -22,7 +22,7 @@ class DeviceSettings:
     device_id: int = 0
     """Which of the visible devices, from 0. CUDA_VISIBLE_DEVICES decides what is visible and in which order; a MIG
     instance that is named there is a device like any other."""
-    memory_limit_mebibytes: int = 0
+    device_memory_mebibytes: int = 0
     """What this model's arena may hold on the device. 0 is no limit. CUDA's context and its libraries' workspaces come
     on top."""
     arena_extend: ArenaExtend = "same_as_requested"
@@ -42,31 +42,33 @@ class DeviceSettings:
     tensorrt_rows: int = 32
     """Texts of the largest batch that engines are built for, each of the model's full length. A batch with more texts
     fails and is halved, so the batch of the queue should not hold more."""
-    graphs: int = 0
+    cuda_graphs: int = 0
     """How many CUDA graphs are captured at most, one for each bucket of texts and tokens. 0 is none. A graph is run
     with one call instead of one for each operator. Only the thread that captured them replays them."""
-    graph_tokens: int = 4096
+    cuda_graph_tokens: int = 4096
     """Tokens of the largest bucket, padding included. Beyond it the operators work long enough to hide their calls."""
     shrink_tokens: int = 0
     """After a run over at least so many tokens, padding included, what the arena does not use goes back to the device.
     0 is never. It costs the next large run its allocations."""
     io_binding: IoBinding = "auto"
-    """Whether inputs and outputs are bound to memory of our own, pinned on CUDA. auto is on CUDA alone: on the CPU it
-    was measured to gain nothing."""
+    """Whether inputs and outputs are bound to memory of our own, pinned on CUDA. auto is on CUDA alone: on the CPU
+    there is no copy to save."""
 
     def __post_init__(self) -> None:
-        for name in ("device_id", "memory_limit_mebibytes", "graphs", "shrink_tokens"):
+        for name in ("device_id", "device_memory_mebibytes", "cuda_graphs", "shrink_tokens"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it cannot be negative")
-        for name in ("tensorrt_rows", "graph_tokens"):
+        for name in ("tensorrt_rows", "cuda_graph_tokens"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; at least 1 is needed")
-        if self.graphs and self.shrink_tokens:
-            raise ValueError("graphs and shrink_tokens exclude each other: a graph uses the addresses of the arena")
-        if self.graphs and self.tensorrt:
-            raise ValueError("graphs and tensorrt exclude each other: TensorRT has graphs of its own")
-        if self.graphs and self.io_binding == "off":
-            raise ValueError("graphs need io_binding")
+        if self.cuda_graphs and self.shrink_tokens:
+            raise ValueError(
+                "cuda_graphs and shrink_tokens exclude each other: a graph uses the addresses of the arena"
+            )
+        if self.cuda_graphs and self.tensorrt:
+            raise ValueError("cuda_graphs and tensorrt exclude each other: TensorRT has graphs of its own")
+        if self.cuda_graphs and self.io_binding == "off":
+            raise ValueError("cuda_graphs need io_binding")
         if self.tensorrt_cache is not None and not self.tensorrt:
             raise ValueError("tensorrt_cache is set and tensorrt is not")
 

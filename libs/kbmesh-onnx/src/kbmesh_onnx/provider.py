@@ -38,9 +38,9 @@ def cuda_options(settings: DeviceSettings) -> Options:
         "cudnn_conv_algo_search": CUDNN_SEARCH[settings.cudnn_search],
         "use_tf32": str(int(settings.tf32)),
     }
-    if settings.memory_limit_mebibytes:
-        options["gpu_mem_limit"] = str(settings.memory_limit_mebibytes * MEBIBYTE)
-    if settings.graphs:
+    if settings.device_memory_mebibytes:
+        options["gpu_mem_limit"] = str(settings.device_memory_mebibytes * MEBIBYTE)
+    if settings.cuda_graphs:
         options["enable_cuda_graph"] = "1"
     return options
 

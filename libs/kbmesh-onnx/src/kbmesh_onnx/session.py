@@ -131,6 +131,8 @@ class ModelSession:
         chosen = form if form != "auto" else "plain" if settings.tensorrt else choose_form(card, "cuda")
         precision = _cuda_precision(card, chosen, settings)
         path = model_file(folder, card, chosen, precision="fp32" if settings.tensorrt else precision)
+        if settings.tensorrt_cache is not None:
+            settings.tensorrt_cache.mkdir(parents=True, exist_ok=True)
         providers = cuda_providers(settings, inputs=INPUTS, max_tokens=card.max_tokens)
         try:
             session = _load(path, providers, intra_op_threads)
@@ -300,7 +302,7 @@ def _load(path: Path, providers: list[Provider], intra_op_threads: int) -> Any:
 
 
 def _buckets(card: ModelCard, settings: DeviceSettings) -> tuple[Bucket, ...]:
-    return choose_buckets(max_tokens=card.max_tokens, max_area=settings.graph_tokens, most=settings.graphs)
+    return choose_buckets(max_tokens=card.max_tokens, max_area=settings.cuda_graph_tokens, most=settings.cuda_graphs)
 
 
 def _is_out_of_memory(error: Exception) -> bool:

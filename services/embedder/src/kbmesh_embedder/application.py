@@ -112,4 +112,5 @@ async def open_backend(settings: EmbedderSettings, meter: LoadMeter, name: str) 
         threads=settings.threads,
         limits=limits,
         observer=metrics,
+        device_settings=settings.device_settings(name),
     )

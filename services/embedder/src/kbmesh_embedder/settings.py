@@ -1,11 +1,12 @@
 """Settings of the embedder."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
+from kbmesh_onnx.device_settings import DeviceSettings
 from kbmesh_rpc.scaler.trigger import parse_peers_list
 from kbmesh_rpc.settings import ServerSettings
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 
 class EmbedderSettings(ServerSettings):
@@ -27,6 +28,36 @@ class EmbedderSettings(ServerSettings):
     """Device to run on. auto takes CUDA where it works, else the CPU."""
     require_device: Literal["", "cpu", "cuda"] = ""
     """Refuses to start on any other device."""
+    device_id: int = Field(default=0, ge=0)
+    """Which of the visible devices, from 0. CUDA_VISIBLE_DEVICES decides what is visible; a MIG instance named there
+    counts like a device."""
+    device_memory_mebibytes: int = Field(default=0, ge=0)
+    """What each model may hold on the device. 0 is no limit. CUDA itself and its libraries need some hundred more."""
+    arena_extend: Literal["same_as_requested", "next_power_of_two"] = "same_as_requested"
+    """How a model's memory on the device grows: by what a batch needs, or by doubling."""
+    cudnn_search: Literal["heuristic", "exhaustive", "default"] = "heuristic"
+    """How cuDNN chooses a convolution. BERT has none."""
+    tf32: bool = False
+    """Whether fp32 products may be computed in TensorFloat-32 on CUDA: faster, with 10 bits of mantissa."""
+    precision: Literal["auto", "fp32", "fp16"] = "auto"
+    """auto takes a model's fp16 file on CUDA where its folder has one, and fp32 everywhere else."""
+    tensorrt: bool = False
+    """Whether TensorRT runs the models on CUDA. Its libraries are installed apart."""
+    tensorrt_cache: Path | None = None
+    """Folder for the engines that TensorRT builds; each model has one of its own in it. Unset: they are built anew at
+    each start, for minutes."""
+    tensorrt_rows: int = Field(default=32, ge=1)
+    """Texts of the largest batch that TensorRT's engines are built for."""
+    cuda_graphs: int = Field(default=0, ge=0)
+    """How many CUDA graphs a model captures at most before it serves, one for each bucket of texts and tokens, into
+    which batches are padded. 0 is none."""
+    cuda_graph_tokens: int = Field(default=4096, ge=1)
+    """Tokens of the largest bucket, padding included."""
+    shrink_tokens: int = Field(default=0, ge=0)
+    """After a batch of at least so many tokens, padding included, unused memory goes back to the device. 0 is never.
+    Not together with CUDA graphs. On the CPU it needs `io_binding` on."""
+    io_binding: Literal["auto", "on", "off"] = "auto"
+    """Whether inputs and outputs are bound to memory of our own, page-locked on CUDA. auto is on CUDA alone."""
     load_retry_seconds: float = Field(default=10.0, ge=0)
     """How long after a model could not be loaded it is tried again; meanwhile the server is NOT_SERVING, and ListModels
     says why. Longer after each failure, up to six times this. 0 ends the process instead."""
@@ -71,6 +102,11 @@ class EmbedderSettings(ServerSettings):
             raise ValueError("a model is named twice")
         return ",".join(names)
 
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        self.device_settings("")
+        return self
+
     @property
     def model_names(self) -> tuple[str, ...]:
         """`model`, taken apart."""
@@ -80,6 +116,25 @@ class EmbedderSettings(ServerSettings):
     def models_folder(self) -> Path:
         """`models`, or the default's."""
         return (self.models or self.home / "models").expanduser()
+
+    def device_settings(self, model: str) -> DeviceSettings:
+        """How the model of that name is run on its device."""
+        cache = self.tensorrt_cache
+        return DeviceSettings(
+            device_id=self.device_id,
+            device_memory_mebibytes=self.device_memory_mebibytes,
+            arena_extend=self.arena_extend,
+            cudnn_search=self.cudnn_search,
+            tf32=self.tf32,
+            precision=self.precision,
+            tensorrt=self.tensorrt,
+            tensorrt_cache=cache.expanduser() / model if cache is not None else None,
+            tensorrt_rows=self.tensorrt_rows,
+            cuda_graphs=self.cuda_graphs,
+            cuda_graph_tokens=self.cuda_graph_tokens,
+            shrink_tokens=self.shrink_tokens,
+            io_binding=self.io_binding,
+        )
 
 
 def split_names(names: str) -> tuple[str, ...]:

@@ -124,6 +124,7 @@ def _open_backend(settings: RerankerSettings, meter: LoadMeter, name: str) -> Re
         device=settings.device,
         require_device=settings.require_device,
         threads=settings.threads,
+        device_settings=settings.device_settings(name),
     )
     if model.card.kind == "cross_encoder":
         return CrossEncoderBackend(

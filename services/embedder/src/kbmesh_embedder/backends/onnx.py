@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from kbmesh_onnx.batcher import Batcher, BatchObserver, QueueLimits
 from kbmesh_onnx.device_loss import telling_device_loss
+from kbmesh_onnx.device_settings import DEFAULT_SETTINGS, DeviceSettings
 from kbmesh_onnx.errors import DeviceUnavailable, ModelFolderError, TextError
 from kbmesh_onnx.errors import TextTooLong as TextTooLongForModel
 from kbmesh_onnx.folder import ModelCard, load_card
@@ -79,7 +80,7 @@ class OnnxBackend:
             matryoshka_dimensions=card.matryoshka_dimensions,
             query_prefix=card.query_prefix,
             document_prefix=card.document_prefix,
-            device=session.device,
+            device=session.device_text,
             precision=session.precision,
             backend="onnx",
         )
@@ -95,6 +96,7 @@ class OnnxBackend:
         threads: int,
         limits: QueueLimits,
         observer: BatchObserver | None = None,
+        device_settings: DeviceSettings = DEFAULT_SETTINGS,
     ) -> "OnnxBackend":
         """Loads a model folder; blocks. Raises ModelFolderError and DeviceUnavailable, which say what is wrong."""
         card = load_card(folder)
@@ -102,7 +104,7 @@ class OnnxBackend:
             raise ModelFolderError(f"{folder} holds a {card.kind}; the embedder needs an encoder")
         tokenizer = ModelTokenizer.load(folder, card)
         wanted = require_device if device == "auto" and require_device else device
-        session = ModelSession.open(folder, card, device=wanted, intra_op_threads=threads)
+        session = ModelSession.open(folder, card, device=wanted, intra_op_threads=threads, settings=device_settings)
         if require_device and session.device.partition(":")[0] != require_device:
             raise DeviceUnavailable(
                 require_device, available=(session.device,), message=f"{name} is on {session.device}"

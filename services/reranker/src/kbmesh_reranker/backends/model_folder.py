@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from kbmesh_onnx.device_settings import DEFAULT_SETTINGS, DeviceSettings
 from kbmesh_onnx.errors import DeviceUnavailable, ModelFolderError
 from kbmesh_onnx.folder import Kind, ModelCard, load_card
 from kbmesh_onnx.session import ModelSession
@@ -31,6 +32,7 @@ class OpenModel:
         device: Literal["cpu", "cuda", "auto"],
         require_device: Literal["", "cpu", "cuda"],
         threads: int,
+        device_settings: DeviceSettings = DEFAULT_SETTINGS,
     ) -> "OpenModel":
         """Loads a model folder, which must be of that kind unless it is None; blocks.
 
@@ -41,7 +43,7 @@ class OpenModel:
             raise ModelFolderError(f"{folder} holds a model of kind {card.kind}; this backend needs {kind}")
         tokenizer = ModelTokenizer.load(folder, card)
         wanted = require_device if device == "auto" and require_device else device
-        session = ModelSession.open(folder, card, device=wanted, intra_op_threads=threads)
+        session = ModelSession.open(folder, card, device=wanted, intra_op_threads=threads, settings=device_settings)
         if require_device and session.device.partition(":")[0] != require_device:
             raise DeviceUnavailable(
                 require_device, available=(session.device,), message=f"{name} runs on {session.device}"
@@ -55,7 +57,7 @@ class OpenModel:
             fingerprint=self.card.fingerprint,
             method=method,
             max_tokens=self.card.max_tokens,
-            device=self.session.device,
+            device=self.session.device_text,
             precision=self.session.precision,
             backend=backend,
         )
