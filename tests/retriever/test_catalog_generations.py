@@ -3,7 +3,6 @@
 import asyncio
 from collections import defaultdict
 from dataclasses import replace
-from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
@@ -12,8 +11,10 @@ from hypothesis import strategies as st
 from kbmesh_retriever.catalog.port import KnowledgeBase
 from kbmesh_retriever.catalog.sql import SqlCatalog
 from kbmesh_rpc.errors import Conflict, DocumentNotFound, KnowledgeBaseNotFound
-from retriever.catalog_values import described, knowledge_base, publish
+from retriever.catalog_values import BOTH_DATABASES, described, knowledge_base, publish
 from retriever.workshop import Clock
+
+pytestmark = BOTH_DATABASES
 
 
 async def counter(catalog: SqlCatalog, kb: KnowledgeBase) -> int:
@@ -140,7 +141,7 @@ async def test_counters_of_concurrent_writers_have_no_gap(catalog: SqlCatalog) -
     assert await catalog.due_for_deletion(older_than_seconds=0, limit=10) == []
 
 
-async def test_two_processes_write_to_one_file(catalog_url: str, catalog: SqlCatalog) -> None:
+async def test_two_processes_write_to_one_database(catalog_url: str, catalog: SqlCatalog) -> None:
     other = SqlCatalog(catalog_url)
     await other.open()
     kb = knowledge_base()
@@ -152,7 +153,7 @@ async def test_two_processes_write_to_one_file(catalog_url: str, catalog: SqlCat
     await other.close()
 
 
-async def test_a_killed_process_leaves_no_reservation(catalog_url: str, clock: Clock, tmp_path: Path) -> None:
+async def test_a_killed_process_leaves_no_reservation(catalog_url: str, clock: Clock) -> None:
     killed = SqlCatalog(catalog_url, owner="killed", now=clock)
     await killed.open()
     kb = knowledge_base()

@@ -1,7 +1,6 @@
 """A tenant's knowledge bases come, are found, and go."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 from kbmesh_retriever.catalog.database import Database
@@ -9,13 +8,14 @@ from kbmesh_retriever.catalog.port import RetrievalDefaults
 from kbmesh_retriever.catalog.sql import SqlCatalog
 from kbmesh_rpc.errors import (
     Conflict,
-    DependencyUnavailable,
     KnowledgeBaseAlreadyExists,
     KnowledgeBaseNotFound,
 )
-from retriever.catalog_values import knowledge_base, publish
+from retriever.catalog_values import BOTH_DATABASES, knowledge_base, publish
 from retriever.workshop import Clock
 from sqlalchemy import text
+
+pytestmark = BOTH_DATABASES
 
 
 async def test_names_belong_to_a_tenant(catalog: SqlCatalog) -> None:
@@ -114,18 +114,10 @@ async def test_an_update_changes_what_it_names(catalog: SqlCatalog, clock: Clock
     )
 
 
-async def test_a_database_that_cannot_be_reached_says_so(tmp_path: Path) -> None:
-    (tmp_path / "broken.db").mkdir()
-    catalog = SqlCatalog(f"sqlite:///{tmp_path / 'broken.db'}")
-    with pytest.raises(DependencyUnavailable):
-        await catalog.open()
-    await catalog.close()
-
-
 async def test_a_reader_who_is_cancelled_twice_leaves_nothing_running(catalog_url: str) -> None:
     """As by a deadline and by the caller's leaving: the second comes while the first still ends the connection."""
     database = Database(catalog_url)
-    await database.open()
+    await database.open("reader")
     counting = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 300000) SELECT count(*) FROM n"
     begun = asyncio.Event()
 

@@ -3,7 +3,7 @@
 import asyncio
 import fcntl
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from kbmesh_retriever.catalog.owners import Owners
 from kbmesh_retriever.catalog.sqlite import DRIVER, CatalogSqlite
 
 _DRIVERS = {"sqlite": DRIVER, "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
@@ -36,6 +37,8 @@ class Database:
         self._sqlite_file: Path | None = None
         self._lock_file: int | None = None
         self._writer: AbstractAsyncContextManager[Any] = nullcontext()
+        self._owners: Owners | None = None
+        self._reading: dict[str, Any] = {}
         if parsed.get_backend_name() == "sqlite":
             if not parsed.database or parsed.database == ":memory:":
                 raise ValueError("the catalog must outlive the process: give SQLite a file")
@@ -45,22 +48,37 @@ class Database:
             _prepare_sqlite(self._engine)
         else:
             self._engine = create_async_engine(parsed, pool_pre_ping=True, isolation_level="READ COMMITTED")
+            self._owners = Owners(self._engine)
+            self._reading = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 
-    async def open(self) -> bool:
-        """Makes the tables, or brings them up to date. True where no other process has this database open: what
-        earlier processes left half done is then nobody's. Only a SQLite file can tell."""
+    async def open(self, owner: str) -> bool:
+        """Makes the tables, or brings them up to date, and makes `owner` known as alive until `close`. True where no
+        other process has this database open: what earlier processes left half done is then nobody's. Only a SQLite file
+        can tell; a server is asked for each owner (`lost`)."""
         alone = False
         if self._sqlite_file is not None:
             alone = await asyncio.to_thread(self._enter_sqlite, self._sqlite_file)
         async with self.writing() as connection:
-            await connection.run_sync(_migrate)
+            await connection.run_sync(migrate)
+        if self._owners is not None:
+            with _typed_errors():
+                await self._owners.hold(owner)
         return alone
+
+    async def lost(self, connection: AsyncConnection, owners: Collection[str]) -> Collection[str]:
+        """Those of these that are known to be dead. A SQLite file cannot tell after `open`."""
+        if self._owners is None:
+            return ()
+        await self._owners.hold_again()
+        return await self._owners.lost(connection, owners)
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
         """A connection that sees one state of the database."""
         with _typed_errors():
             async with self._engine.connect() as connection:
+                if self._reading:
+                    await connection.execution_options(**self._reading)
                 yield connection
 
     @asynccontextmanager
@@ -73,6 +91,8 @@ class Database:
                     yield connection
 
     async def close(self) -> None:
+        if self._owners is not None:
+            await self._owners.close()
         await self._engine.dispose()
         if isinstance(self._engine.dialect, CatalogSqlite):
             await self._engine.dialect.ended()
@@ -125,11 +145,12 @@ def _prepare_sqlite(engine: AsyncEngine) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _migrate(connection: Connection) -> None:
+def migrate(connection: Connection, revision: str = "head") -> None:
+    """Brings the tables to a revision, in the connection's transaction."""
     if connection.dialect.name == "postgresql":
         # Replicas that start together take turns; the lock ends with the transaction.
         connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7400)")
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).with_name("migrations")).replace("%", "%%"))
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    command.upgrade(config, revision)

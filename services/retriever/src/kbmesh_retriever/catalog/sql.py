@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from kbmesh_rpc.errors import Conflict, KnowledgeBaseAlreadyExists, KnowledgeBaseNotFound
-from sqlalchemy import and_, delete, exists, func, insert, or_, select, update
+from sqlalchemy import delete, exists, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -77,10 +77,10 @@ class SqlCatalog:
         self._rebuilds = Rebuilds(self._database, now=now)
 
     async def open(self) -> None:
-        """Makes or migrates the tables; where no other process has them open, gives up what is left half done."""
-        if await self._database.open():
-            async with self._database.writing() as connection:
-                await self._give_up(connection, of_others=True)
+        """Makes or migrates the tables, and gives up what processes that are gone left half done."""
+        alone = await self._database.open(self._owner)
+        async with self._database.writing() as connection:
+            await self._give_up(connection, of_others=alone)
 
     # Knowledge bases
 
@@ -301,11 +301,19 @@ class SqlCatalog:
         await self._database.close()
 
     async def _give_up(self, connection: AsyncConnection, *, of_others: bool = False) -> None:
-        """Ends what was begun too long ago, or, where no other process is there, by anybody else."""
+        """Ends what was begun too long ago, by somebody who is gone, or, where no other process is there, by anybody
+        else."""
         now = self._now()
-        for table, begun, ended in ((generations, RESERVED, ABANDONED), (knowledge_bases, MAKING, DELETED)):
+        begun = ((generations, RESERVED, ABANDONED), (knowledge_bases, MAKING, DELETED))
+        owners: set[str] = set()
+        for table, state, _ in begun:
+            rows = await connection.scalars(select(table.c.owner).where(table.c.state == state).distinct())
+            owners |= {owner for owner in rows if owner is not None}
+        gone = owners - {self._owner} if of_others else await self._database.lost(connection, owners)
+        for table, state, ended in begun:
             late = table.c.state_since <= now - self._reservation_timeout
-            lost = or_(late, table.c.owner != self._owner) if of_others else late
             await connection.execute(
-                update(table).where(and_(table.c.state == begun, lost)).values(state=ended, state_since=now)
+                update(table)
+                .where(table.c.state == state, or_(late, table.c.owner.in_(gone)))
+                .values(state=ended, state_since=now)
             )
