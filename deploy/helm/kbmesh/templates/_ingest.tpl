@@ -1,0 +1,56 @@
+{{/* The Indexed Job of the ingest worker, as a JobSpec. Takes {root, component, values}. Each pod takes one shard of the
+     manifest; what is unchanged costs nothing, so that a shard may be run again at any time. */}}
+{{- define "kbmesh.ingestJob" -}}
+{{- $v := .values -}}
+completionMode: Indexed
+completions: {{ $v.shards }}
+parallelism: {{ min $v.parallelism $v.shards }}
+backoffLimitPerIndex: {{ $v.retriesPerShard }}
+maxFailedIndexes: {{ $v.shards }}
+{{- with $v.activeDeadlineSeconds }}
+activeDeadlineSeconds: {{ . }}
+{{- end }}
+{{- if and (ne $v.mode "job") $v.keepFinishedSeconds }}
+ttlSecondsAfterFinished: {{ $v.keepFinishedSeconds }}
+{{- end }}
+template:
+  metadata:
+    {{- include "kbmesh.podMetadata" . | nindent 4 }}
+  spec:
+    {{- include "kbmesh.pod" . | nindent 4 }}
+    restartPolicy: Never
+    containers:
+      - name: ingest
+        image: {{ include "kbmesh.image.tools" .root | quote }}
+        imagePullPolicy: {{ .root.Values.images.pullPolicy }}
+        args:
+          - ingest
+          - {{ $v.knowledgeBase | quote }}
+          - --manifest
+          - {{ $v.manifest | quote }}
+          - --shard
+          - {{ printf "$(JOB_COMPLETION_INDEX)/%d" (int $v.shards) | quote }}
+          {{- range $v.args }}
+          - {{ . | quote }}
+          {{- end }}
+        env:
+          {{- include "kbmesh.commandEnvironment" . | nindent 10 }}
+          - name: KBMESH_ENDPOINT
+            value: {{ include "kbmesh.name" (dict "root" .root "component" "retriever") }}:7400
+          - name: KBMESH_TENANT
+            value: {{ $v.tenant | quote }}
+        {{- include "kbmesh.resources" . | nindent 8 }}
+        {{- include "kbmesh.containerSecurity" . | nindent 8 }}
+        volumeMounts:
+          - {name: tmp, mountPath: /tmp}
+          {{- with $v.extraVolumeMounts }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+    volumes:
+      - name: tmp
+        emptyDir:
+          sizeLimit: {{ $v.tmpSize }}
+      {{- with $v.extraVolumes }}
+      {{- toYaml . | nindent 6 }}
+      {{- end }}
+{{- end }}

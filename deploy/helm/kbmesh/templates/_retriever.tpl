@@ -1,0 +1,60 @@
+{{/* URL of the vector store. */}}
+{{- define "kbmesh.qdrantUrl" -}}
+{{- $facts := include "kbmesh.facts" . | fromYaml -}}
+{{- $kind := .Values.vectorStore.kind -}}
+{{- if eq $kind "external" -}}
+{{ .Values.vectorStore.url }}
+{{- else -}}
+{{- $component := eq $kind "edge" | ternary "edge" "qdrant" -}}
+http://{{ include "kbmesh.name" (dict "root" . "component" $component) }}:{{ (index $facts $component).port }}
+{{- end -}}
+{{- end }}
+
+{{- define "kbmesh.catalogSecret" -}}
+{{- eq .Values.catalog.kind "external" | ternary .Values.catalog.existingSecret (include "kbmesh.name" (dict "root" . "component" "postgres")) -}}
+{{- end }}
+
+{{- define "kbmesh.retrieverEnvironment" -}}
+{{- range list "chunker" "embedder" }}
+- name: KBMESH_{{ upper . }}_ADDRESS
+  value: {{ include "kbmesh.address" (dict "root" $ "component" .) }}
+{{- end }}
+- name: KBMESH_RERANKER_ADDRESS
+  value: {{ .Values.reranker.enabled | ternary (include "kbmesh.address" (dict "root" . "component" "reranker")) "" | quote }}
+- name: KBMESH_QDRANT_URL
+  value: {{ include "kbmesh.qdrantUrl" . }}
+{{- if and (eq .Values.vectorStore.kind "external") .Values.vectorStore.existingSecret }}
+- name: KBMESH_QDRANT_API_KEY
+  valueFrom:
+    secretKeyRef:
+      name: {{ .Values.vectorStore.existingSecret }}
+      key: {{ .Values.vectorStore.secretKey }}
+{{- end }}
+- name: KBMESH_CATALOG_URL
+  {{- if eq .Values.catalog.kind "sqlite" }}
+  value: sqlite:////data/catalog.db
+  {{- else }}
+  valueFrom:
+    secretKeyRef:
+      name: {{ include "kbmesh.catalogSecret" . }}
+      key: {{ eq .Values.catalog.kind "external" | ternary .Values.catalog.secretKey "url" }}
+  {{- end }}
+{{- end }}
+
+{{- define "kbmesh.retrieverEgress" -}}
+{{- if eq .Values.vectorStore.kind "external" }}
+{{- include "kbmesh.outsideEgress" (dict "to" .Values.networkPolicy.qdrant "port" (include "kbmesh.portOf" .Values.vectorStore.url)) }}
+{{- end }}
+{{- if eq .Values.catalog.kind "external" }}
+{{ include "kbmesh.outsideEgress" (dict "to" .Values.networkPolicy.postgres "port" .Values.catalog.port) }}
+{{- end }}
+{{- end }}
+
+{{- define "kbmesh.retrieverIngress" -}}
+{{- with .Values.networkPolicy.callers -}}
+- from:
+    {{- toYaml . | nindent 4 }}
+  ports:
+    - {protocol: TCP, port: 7400}
+{{- end -}}
+{{- end }}

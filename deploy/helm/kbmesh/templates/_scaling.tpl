@@ -1,0 +1,75 @@
+{{/* An HPA, a ScaledObject, or neither. Takes {root, component, values}. Embedder and reranker scale on the tokens that
+     wait and run, which rise before latency does; the others on CPU. */}}
+{{- define "kbmesh.scaling" -}}
+{{- $scaling := .values.autoscaling -}}
+{{- $byTokens := has .component (list "embedder" "reranker") -}}
+{{- $facts := index (include "kbmesh.facts" . | fromYaml) .component -}}
+{{- if eq $scaling.by "hpa" -}}
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata:
+  {{- include "kbmesh.metadata" . | nindent 2 }}
+spec:
+  scaleTargetRef:
+    apiVersion: apps/v1
+    kind: Deployment
+    name: {{ include "kbmesh.name" . }}
+  minReplicas: {{ $scaling.minReplicas }}
+  maxReplicas: {{ $scaling.maxReplicas }}
+  metrics:
+    {{- if $byTokens }}
+    - type: Pods
+      pods:
+        metric:
+          name: {{ $scaling.hpaMetric }}
+        target:
+          type: AverageValue
+          averageValue: {{ $scaling.targetTokens | toJson | quote }}
+    {{- else }}
+    - type: Resource
+      resource:
+        name: cpu
+        target:
+          type: Utilization
+          averageUtilization: {{ $scaling.targetCpuPercent }}
+    {{- end }}
+  behavior:
+    {{- include "kbmesh.scalingBehavior" . | nindent 4 }}
+{{- else if eq $scaling.by "keda" -}}
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata:
+  {{- include "kbmesh.metadata" . | nindent 2 }}
+spec:
+  scaleTargetRef:
+    name: {{ include "kbmesh.name" . }}
+  pollingInterval: {{ $scaling.pollingIntervalSeconds }}
+  minReplicaCount: {{ $scaling.minReplicas }}
+  maxReplicaCount: {{ $scaling.maxReplicas }}
+  advanced:
+    horizontalPodAutoscalerConfig:
+      behavior:
+        {{- include "kbmesh.scalingBehavior" . | nindent 8 }}
+  triggers:
+    {{- if $byTokens }}
+    - type: external
+      metadata:
+        scalerAddress: {{ include "kbmesh.name" . }}.{{ .root.Release.Namespace }}.svc:{{ $facts.port }}
+        targetTokens: {{ $scaling.targetTokens | toJson | quote }}
+    {{- else }}
+    - type: cpu
+      metricType: Utilization
+      metadata:
+        value: {{ $scaling.targetCpuPercent | toJson | quote }}
+    {{- end }}
+{{- end -}}
+{{- end }}
+
+{{- define "kbmesh.scalingBehavior" -}}
+scaleUp:
+  stabilizationWindowSeconds: 0
+scaleDown:
+  stabilizationWindowSeconds: {{ .values.autoscaling.scaleDownSeconds }}
+  policies:
+    - {type: Pods, value: 1, periodSeconds: 60}
+{{- end }}
