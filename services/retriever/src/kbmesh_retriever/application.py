@@ -19,6 +19,7 @@ from kbmesh_retriever.mesh.chunker import ChunkerClient
 from kbmesh_retriever.mesh.embedder import EmbedderClient
 from kbmesh_retriever.mesh.port import ChunkerPort, EmbedderPort, RerankerPort
 from kbmesh_retriever.mesh.reranker import RerankerClient
+from kbmesh_retriever.rebuilds import Rebuilds
 from kbmesh_retriever.retrieve.request import RetrievalLimits
 from kbmesh_retriever.retriever_servicer import RetrieverServicer
 from kbmesh_retriever.settings import RetrieverSettings
@@ -53,8 +54,17 @@ class RetrieverApplication:
             interval_seconds=settings.sweep_interval_seconds,
         )
         self._sweeping: asyncio.Task[None] | None = None
-        ingester = Ingester(catalog, store, chunker, embedder, max_document_bytes=settings.max_document_bytes)
-        knowledge_base_servicer = KnowledgeBaseServicer(catalog, KnowledgeBases(catalog, store, chunker, embedder))
+        ingester = Ingester(
+            catalog,
+            store,
+            chunker,
+            embedder,
+            max_document_bytes=settings.max_document_bytes,
+            shrink_share=settings.shrink_share,
+        )
+        knowledge_base_servicer = KnowledgeBaseServicer(
+            catalog, KnowledgeBases(catalog, store, chunker, embedder), Rebuilds(catalog, store, chunker, embedder)
+        )
         ingestion_servicer = IngestionServicer(catalog, ingester, default_concurrency=settings.ingest_concurrency)
         retriever_servicer = RetrieverServicer(
             catalog=catalog,
@@ -118,7 +128,12 @@ async def make_application(settings: RetrieverSettings) -> RetrieverApplication:
         )
     return RetrieverApplication(
         settings,
-        catalog=SqlCatalog(settings.catalog_database, reservation_timeout_seconds=settings.reservation_timeout_seconds),
+        catalog=SqlCatalog(
+            settings.catalog_database,
+            reservation_timeout_seconds=settings.reservation_timeout_seconds,
+            max_job_results=settings.job_max_results,
+            job_retention_seconds=settings.job_retention_seconds,
+        ),
         store=QdrantStore.connect(
             settings.qdrant_url,
             api_key=settings.qdrant_api_key.get_secret_value() or None,

@@ -1,5 +1,7 @@
 """IngestionService: Protobuf to domain and back."""
 
+import re
+import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from datetime import UTC
@@ -12,26 +14,26 @@ from kbmesh.errors.v1 import errors_pb2
 from kbmesh.retriever.v1 import ingestion_pb2 as pb
 from kbmesh.retriever.v1.ingestion_pb2_grpc import IngestionServiceServicer
 from kbmesh_rpc.call import current_call
-from kbmesh_rpc.errors import DocumentNotFound, InvalidField
+from kbmesh_rpc.errors import DocumentNotFound, InvalidField, JobNotFound, RebuildNotFound, RebuildNotFound
 from kbmesh_rpc.status import to_item_error
 
+from kbmesh_retriever.catalog.job_port import Job
 from kbmesh_retriever.catalog.port import Catalog, Document, KnowledgeBase
 from kbmesh_retriever.enum_names import source_type_name, source_type_of, strategy_of
 from kbmesh_retriever.ingest.document import IncomingDocument, IngestResult
 from kbmesh_retriever.ingest.ingester import Ingester
+from kbmesh_retriever.ingest.job import JobRecord
 from kbmesh_retriever.ingest.stream import ingest_stream
+from kbmesh_retriever.job_messages import OUTCOMES, job_message, job_result_message
 from kbmesh_retriever.page_token import cut_page, page_limit, read_page_token
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
-MAX_CONCURRENCY = 32
+MAX_CONCURRENCY = 256
 _LIST = "documents"
-_OUTCOMES = {
-    "new": pb.INGEST_OUTCOME_NEW,
-    "changed": pb.INGEST_OUTCOME_CHANGED,
-    "unchanged": pb.INGEST_OUTCOME_UNCHANGED,
-    "failed": pb.INGEST_OUTCOME_FAILED,
-}
+_LIST_OF_JOBS = "jobs"
+_LIST_OF_RESULTS = "job_results"
+_JOB_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
 class IngestionServicer(IngestionServiceServicer):
@@ -52,14 +54,30 @@ class IngestionServicer(IngestionServiceServicer):
         options = first.options
         if options.concurrency > MAX_CONCURRENCY:
             raise InvalidField("options.concurrency", f"must be at most {MAX_CONCURRENCY}")
+        if options.job_id and not _JOB_ID.fullmatch(options.job_id):
+            raise InvalidField("options.job_id", 'must have at most 128 letters, digits, "-", "_", "." and ":"')
         knowledge_base = await self._knowledge_base(options.knowledge_base, "options.knowledge_base")
+        if options.into_rebuild:
+            knowledge_base = await self._rebuild(knowledge_base)
+        target = knowledge_base
+        if options.into_rebuild:
+            rebuild = await self._catalog.find_rebuild(knowledge_base)
+            if rebuild is None:
+                raise RebuildNotFound(options.knowledge_base)
+            target = rebuild
+        record: JobRecord | None = None
+        if options.job_id:
+            job_id = await self._catalog.jobs.begin(knowledge_base.public_id, options.job_id)
+            record = JobRecord(self._catalog.jobs, job_id, clock=time.monotonic)
         results = ingest_stream(
             self._ingester,
             self._catalog,
-            knowledge_base,
-            _documents(request_iterator),
+            target,
+            _documents(request_iterator, allow_shrink=options.allow_shrink),
             concurrency=options.concurrency or self._default_concurrency,
             request_id=call.request_id,
+            record=record,
+            into_rebuild=options.into_rebuild,
         )
         async with aclosing(results):
             async for result in results:
@@ -91,6 +109,42 @@ class IngestionServicer(IngestionServiceServicer):
         page, token = cut_page(found, limit, lambda document: document.external_id, _LIST, scope)
         return pb.ListDocumentsResponse(documents=map(_message, page), next_page_token=token)
 
+    async def GetJob(self, request: pb.GetJobRequest, context: _Context) -> pb.GetJobResponse:
+        knowledge_base = await self._knowledge_base(request.knowledge_base, "knowledge_base")
+        job = await self._job(knowledge_base, request.knowledge_base, request.job_id)
+        return pb.GetJobResponse(job=job_message(job))
+
+    async def ListJobs(self, request: pb.ListJobsRequest, context: _Context) -> pb.ListJobsResponse:
+        knowledge_base = await self._knowledge_base(request.knowledge_base, "knowledge_base")
+        limit, scope = page_limit(request.page_size), str(knowledge_base.public_id)
+        after = read_page_token(request.page_token, _LIST_OF_JOBS, scope)
+        found = await self._catalog.jobs.list(knowledge_base.public_id, limit=limit + 1, after=after)
+        page, token = cut_page(found, limit, lambda job: job.name, _LIST_OF_JOBS, scope)
+        return pb.ListJobsResponse(jobs=map(job_message, page), next_page_token=token)
+
+    async def ListJobResults(self, request: pb.ListJobResultsRequest, context: _Context) -> pb.ListJobResultsResponse:
+        knowledge_base = await self._knowledge_base(request.knowledge_base, "knowledge_base")
+        job = await self._job(knowledge_base, request.knowledge_base, request.job_id)
+        limit, scope = page_limit(request.page_size), str(job.id)
+        after = read_page_token(request.page_token, _LIST_OF_RESULTS, scope)
+        found = await self._catalog.jobs.results(job.id, limit=limit + 1, after=after)
+        page, token = cut_page(found, limit, lambda result: result.key, _LIST_OF_RESULTS, scope)
+        return pb.ListJobResultsResponse(results=map(job_result_message, page), next_page_token=token)
+
+    async def _job(self, knowledge_base: KnowledgeBase, named: str, name: str) -> Job:
+        if not name:
+            raise InvalidField("job_id", "must name a job")
+        try:
+            return await self._catalog.jobs.get(knowledge_base.public_id, name)
+        except JobNotFound:
+            raise JobNotFound(knowledge_base=named, job=name) from None
+
+    async def _rebuild(self, knowledge_base: KnowledgeBase) -> KnowledgeBase:
+        rebuild = await self._catalog.find_rebuild(knowledge_base)
+        if rebuild is None:
+            raise RebuildNotFound(knowledge_base.name)
+        return rebuild
+
     async def _knowledge_base(self, name_or_id: str, field: str) -> KnowledgeBase:
         if not name_or_id:
             raise InvalidField(field, "must name a knowledge base")
@@ -102,14 +156,16 @@ def _check_document_named(id_or_external_id: str) -> None:
         raise InvalidField("document", "must name a document")
 
 
-async def _documents(requests: AsyncIterator[pb.IngestRequest]) -> AsyncIterator[IncomingDocument]:
+async def _documents(
+    requests: AsyncIterator[pb.IngestRequest], *, allow_shrink: bool
+) -> AsyncIterator[IncomingDocument]:
     async for request in requests:
         if request.WhichOneof("message") != "document":
             raise InvalidField("document", "must be what every message after the first holds")
-        yield _incoming(request.document)
+        yield _incoming(request.document, allow_shrink=allow_shrink)
 
 
-def _incoming(message: pb.IngestDocument) -> IncomingDocument:
+def _incoming(message: pb.IngestDocument, *, allow_shrink: bool) -> IncomingDocument:
     document = message.document
     content: str | bytes | None = None
     match document.WhichOneof("content"):
@@ -136,6 +192,7 @@ def _incoming(message: pb.IngestDocument) -> IncomingDocument:
         uri=message.uri,
         author=message.author,
         created_at=created_at,
+        allow_shrink=allow_shrink or message.allow_shrink,
         refused=refused,
     )
 
@@ -144,7 +201,7 @@ def _response(result: IngestResult) -> pb.IngestResponse:
     return pb.IngestResponse(
         external_id=result.external_id,
         document_id=result.document_id,
-        outcome=_OUTCOMES[result.outcome],
+        outcome=OUTCOMES[result.outcome],
         error=None if result.error is None else to_item_error(result.error),
         chunks=result.chunks,
         embedded=result.embedded,

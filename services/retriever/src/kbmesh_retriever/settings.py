@@ -41,8 +41,15 @@ class RetrieverSettings(ServerSettings):
 
     max_document_bytes: int = Field(default=16 * MEBIBYTE, ge=1)
     """Largest document that is taken in, in bytes."""
-    ingest_concurrency: int = Field(default=16, ge=1, le=32)
-    """Documents of one stream worked on at once, where the caller names no number."""
+    ingest_concurrency: int = Field(default=64, ge=1, le=256)
+    """Documents of one stream worked on at once, where the caller names no number. Together at most 64 MiB, or one."""
+    shrink_share: float = Field(default=0.2, ge=0, lt=1)
+    """A document that is read again with less than this share of its characters is taken for a failed read, unless its
+    caller says otherwise. 0 refuses only one without any."""
+    job_max_results: int = Field(default=100_000, ge=0)
+    """Results kept of one ingestion job."""
+    job_retention_seconds: float = Field(default=7 * 86_400.0, gt=0)
+    """How long a job is kept after its last result."""
 
     superseded_grace_seconds: float = Field(default=60.0, ge=0)
     """How long the chunks of a replaced or deleted version stay, for searches that began before. Not below the longest

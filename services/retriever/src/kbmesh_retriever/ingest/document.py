@@ -5,12 +5,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
-from kbmesh_rpc.errors import DocumentEmpty, DocumentTooLarge, InvalidField, KbmeshError
+from kbmesh_rpc.errors import DocumentTooLarge, InvalidField, KbmeshError, RequestTooLarge
 
 from kbmesh_retriever.mesh.port import Warned
 
 MAX_EXTERNAL_ID_CHARACTERS = 1024
+MAX_EXTERNAL_ID_BYTES = 2048
+"""In UTF-8: an index of PostgreSQL takes little more."""
 MAX_METADATA_ENTRIES = 64
+MAX_METADATA_BYTES = 16_384
+"""Names and values of one document together, in UTF-8: they are written with each of its chunks."""
 _MAX_TEXT_CHARACTERS = 4096
 _MAX_NAME_CHARACTERS = 255
 
@@ -29,18 +33,25 @@ class IncomingDocument:
     uri: str = ""
     author: str = ""
     created_at: datetime | None = None
+    allow_shrink: bool = False
+    """Whether it is meant that nothing or little is left of it."""
     refused: KbmeshError | None = None
     """What could not even be read of the message. It fails this document alone."""
 
     def checked_content(self, *, max_bytes: int) -> str | bytes:
-        """The content, once the document is known to be acceptable. Raises InvalidField, DocumentEmpty or
-        DocumentTooLarge."""
+        """The content, perhaps empty, once the document is known to be acceptable. Raises InvalidField, RequestTooLarge
+        or DocumentTooLarge."""
         if self.refused is not None:
             raise self.refused
         if not 1 <= len(self.external_id) <= MAX_EXTERNAL_ID_CHARACTERS:
             raise InvalidField("document.external_id", f"must have 1 to {MAX_EXTERNAL_ID_CHARACTERS} characters")
+        if len(self.external_id.encode()) > MAX_EXTERNAL_ID_BYTES:
+            raise InvalidField("document.external_id", f"has more than {MAX_EXTERNAL_ID_BYTES} bytes of UTF-8")
         if len(self.metadata) > MAX_METADATA_ENTRIES:
             raise InvalidField("document.document.metadata", f"has more than {MAX_METADATA_ENTRIES} entries")
+        metadata_bytes = sum(len(name.encode()) + len(value.encode()) for name, value in self.metadata.items())
+        if metadata_bytes > MAX_METADATA_BYTES:
+            raise RequestTooLarge(field="document.document.metadata", limit=MAX_METADATA_BYTES, actual=metadata_bytes)
         texts = {"title": self.title, "uri": self.uri, "author": self.author}
         names = {"document.media_type": self.media_type, "document.filename": self.filename}
         for name, text in (texts | names | {"external_id": self.external_id}).items():
@@ -54,8 +65,6 @@ class IncomingDocument:
         size = len(self.content.encode()) if isinstance(self.content, str) else len(self.content)
         if size > max_bytes:
             raise DocumentTooLarge(limit=max_bytes, actual=size)
-        if size == 0:
-            raise DocumentEmpty
         return self.content
 
 
@@ -78,3 +87,5 @@ class IngestResult:
     truncated: int = 0
     """Chunks whose end the model could not read."""
     warnings: tuple[Warned, ...] = ()
+    content_sha256: bytes = b""
+    """Of what was sent. Empty where there was no content, or it was not looked at."""

@@ -8,7 +8,7 @@ from uuid import UUID, uuid5
 from kbmesh_retriever.catalog.port import KnowledgeBase
 from kbmesh_retriever.ingest.document import IncomingDocument
 
-POINT_FORMAT = "1"
+POINT_FORMAT = "2"
 """Counts up when points hold something else than before: then every document has to be taken in again."""
 
 CHUNK_NAMESPACE = UUID("1d1b0ae4-7a4f-5e4c-9b52-6c8a3f0f7c11")
@@ -28,7 +28,7 @@ def points_fingerprint(
     chunker_version: str,
     analyser_fingerprint: str,
 ) -> str:
-    """SHA-256 hex of everything that decides what is written to the vector store.
+    """SHA-256 hex of everything that decides the chunks and their vectors.
 
     Whether the caller gave a title counts, the title itself does not: a title found by the chunker is known only where
     the chunker has run.
@@ -41,12 +41,31 @@ def points_fingerprint(
             "media_type": document.media_type,
             "filename": document.filename,
             "source_type": document.source_type,
-            "metadata": dict(document.metadata),
             "titled": bool(document.title),
             "chunking": dict(knowledge_base.chunking),
             "chunker": chunker_version,
             "model": knowledge_base.model_fingerprint,
             "analyser": analyser_fingerprint,
+        }
+    )
+
+
+def payload_fingerprint(document: IncomingDocument) -> str:
+    """SHA-256 hex of what lies in the vector store beside the vectors and decides nothing of them."""
+    return _sha256_hex({"metadata": dict(document.metadata)})
+
+
+def source_fingerprint(document: IncomingDocument, *, content_sha256: bytes) -> str:
+    """SHA-256 hex of all that the caller sent, whatever the knowledge base's settings."""
+    return _sha256_hex(
+        {
+            "content": content_sha256.hex(),
+            "is_text": isinstance(document.content, str),
+            "media_type": document.media_type,
+            "filename": document.filename,
+            "source_type": document.source_type,
+            "metadata": dict(document.metadata),
+            "description": description_fingerprint(document),
         }
     )
 

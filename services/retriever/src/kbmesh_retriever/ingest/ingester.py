@@ -1,60 +1,65 @@
 """Takes one document in: cut, embed, write, publish."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
-import numpy as np
 from kbmesh_rpc.errors import (
     Conflict,
-    DependencyInvalidResponse,
-    EmptyText,
+    DocumentEmpty,
+    DocumentShrunk,
     KbmeshError,
     KnowledgeBaseNotFound,
-    QueueFull,
-    Reason,
-    error_for,
 )
 from kbmesh_rpc.logs import get_logger
-from numpy.typing import NDArray
 
 from kbmesh_retriever.catalog.port import Catalog, Document, KnowledgeBase, Reservation
 from kbmesh_retriever.catalog.sql import utc_now
 from kbmesh_retriever.ingest.document import IncomingDocument, IngestResult
-from kbmesh_retriever.ingest.fingerprint import content_sha256, description_fingerprint, points_fingerprint
-from kbmesh_retriever.ingest.points import build_points, keyword_vectors
+from kbmesh_retriever.ingest.embedding import TEXTS_A_CALL, BulkEmbedding
+from kbmesh_retriever.ingest.fingerprint import (
+    content_sha256,
+    description_fingerprint,
+    payload_fingerprint,
+    points_fingerprint,
+    source_fingerprint,
+)
+from kbmesh_retriever.ingest.packing import Packer
+from kbmesh_retriever.ingest.points import build_points, copy_points
+from kbmesh_retriever.ingest.preparation import Prepared, cut, prepare, prepared_empty, text_characters
 from kbmesh_retriever.ingest.turns import Turns
 from kbmesh_retriever.keywords.analyser import ANALYSER_FINGERPRINT
-from kbmesh_retriever.mesh.port import Chunk, Chunked, ChunkerPort, Embedded, EmbedderPort, SourceDocument, Warned
-from kbmesh_retriever.stores.port import Scope, SparseVector, VectorStore
+from kbmesh_retriever.mesh.port import ChunkerPort, Embedded, EmbedderPort
+from kbmesh_retriever.stores.port import Scope, VectorStore
 
 logger = get_logger(__name__)
 
 _MAX_ATTEMPTS = 5
-_TEXTS_A_CALL = 256
-_MAX_RETRY_SECONDS = 10.0
-_MAX_QUEUE_RETRIES = 20
-_MAX_WARNINGS = 16
+_LOOKUPS_A_CALL = 256
+_EMBED_CALLS = 2
+"""At once for one stream: while one is answered, the embedder has the next."""
+SHRINK_FROM_CHARACTERS = 500
+"""A shorter text may lose any part: it is less than the least chunk."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needs:
+    """What taking a document in asks of others, for one knowledge base: alone, or together with its stream's others."""
+
+    find: Callable[[str], Awaitable[Document | None]]
+    """The document of an external id."""
+    embed: Callable[[Sequence[str]], Awaitable[Embedded]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Hashes:
     content: bytes
+    source: str
     points: str
+    payload: str
     description: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Prepared:
-    """Everything that is written, but for the generation's number."""
-
-    chunked: Chunked
-    dense: list[NDArray[np.float32] | None] = field(repr=False)
-    sparse: list[SparseVector] = field(repr=False)
-    tokens: int
-    truncated: int
-    warnings: tuple[Warned, ...]
 
 
 class Ingester:
@@ -69,42 +74,91 @@ class Ingester:
         embedder: EmbedderPort,
         *,
         max_document_bytes: int,
+        shrink_share: float = 0.2,
         analyser_fingerprint: str = ANALYSER_FINGERPRINT,
         now: Callable[[], datetime] = utc_now,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        """`shrink_share`: a document that has less than this share of its characters left counts as a failed read."""
         self._catalog = catalog
         self._store = store
         self._chunker = chunker
-        self._embedder = embedder
+        self._embedding = BulkEmbedding(embedder, sleep=sleep)
         self._max_document_bytes = max_document_bytes
+        self._shrink_share = shrink_share
         self._analyser_fingerprint = analyser_fingerprint
         self._now = now
-        self._sleep = sleep
         self._turns = Turns()
 
-    async def ingest(self, knowledge_base: KnowledgeBase, document: IncomingDocument) -> IngestResult:
+    def needs_alone(self, knowledge_base: KnowledgeBase) -> Needs:
+        """A call for each need of each document."""
+
+        async def embed(texts: Sequence[str]) -> Embedded:
+            [answer] = await self._embedding.embed(knowledge_base, [texts])
+            if isinstance(answer, KbmeshError):
+                raise answer
+            return answer
+
+        return Needs(find=lambda external_id: self._catalog.find_document(knowledge_base.id, external_id), embed=embed)
+
+    def needs_together(self, knowledge_base: KnowledgeBase, group: asyncio.TaskGroup) -> Needs:
+        """One call for what several documents need at the same time. Ends with `group`."""
+
+        async def find(external_ids: Sequence[str]) -> Sequence[Document | None]:
+            found = await self._catalog.find_documents(knowledge_base.id, set(external_ids))
+            return [found.get(external_id) for external_id in external_ids]
+
+        async def embed(documents: Sequence[Sequence[str]]) -> Sequence[Embedded | KbmeshError]:
+            return await self._embedding.embed(knowledge_base, documents)
+
+        finding = Packer[str, Document | None](find, group, max_weight=_LOOKUPS_A_CALL)
+        embedding = Packer[Sequence[str], Embedded](embed, group, max_weight=TEXTS_A_CALL, in_flight=_EMBED_CALLS)
+        return Needs(find=finding.ask, embed=lambda texts: embedding.ask(texts, weight=len(texts)))
+
+    async def ingest(
+        self, knowledge_base: KnowledgeBase, document: IncomingDocument, needs: Needs | None = None
+    ) -> IngestResult:
         """Raises `KbmeshError`; whatever it raises, and whenever it is cancelled, readers see what they saw before."""
         content = document.checked_content(max_bytes=self._max_document_bytes)
+        needs = needs or self.needs_alone(knowledge_base)
         async with self._turns.take((knowledge_base.id, document.external_id)):
             hashes = await self._hash(knowledge_base, document, content)
-            prepared: _Prepared | None = None
-            for _ in range(_MAX_ATTEMPTS):
-                current = await self._catalog.find_document(knowledge_base.id, document.external_id)
-                try:
-                    if current is not None and current.fingerprint == hashes.points:
-                        return await self._keep_chunks(current, document, hashes)
-                    if prepared is None:
-                        prepared = await self._prepare(knowledge_base, document, content)
-                    return await self._replace(knowledge_base, document, prepared, hashes)
-                except Conflict as error:
-                    conflict = error
-            raise conflict
+            result = await self._ingest(knowledge_base, document, content, hashes, needs)
+            return replace(result, content_sha256=hashes.content)
+
+    async def _ingest(
+        self,
+        knowledge_base: KnowledgeBase,
+        document: IncomingDocument,
+        content: str | bytes,
+        hashes: _Hashes,
+        needs: Needs,
+    ) -> IngestResult:
+        prepared: Prepared | None = None
+        for _ in range(_MAX_ATTEMPTS):
+            current = await needs.find(document.external_id)
+            try:
+                if current is not None and current.fingerprint == hashes.points:
+                    if current.payload_fingerprint == hashes.payload:
+                        return await self._keep(current, document, hashes)
+                    copied = await self._copy(knowledge_base, current, document, hashes)
+                    if copied is not None:
+                        return copied
+                if prepared is None:
+                    prepared = await self._prepare(knowledge_base, current, document, content, hashes, needs)
+                elif current is not None and prepared.chunked.chunks:
+                    self._check_shrink(current, document, hashes, prepared.characters)
+                return await self._replace(knowledge_base, document, prepared, hashes)
+            except Conflict as error:
+                conflict = error
+        raise conflict
 
     async def _hash(self, knowledge_base: KnowledgeBase, document: IncomingDocument, content: str | bytes) -> _Hashes:
-        sha256 = await asyncio.to_thread(content_sha256, content)
+        large = len(content) > 65_536
+        sha256 = await asyncio.to_thread(content_sha256, content) if large else content_sha256(content)
         return _Hashes(
             content=sha256,
+            source=source_fingerprint(document, content_sha256=sha256),
             points=points_fingerprint(
                 document,
                 content_sha256=sha256,
@@ -112,10 +166,12 @@ class Ingester:
                 chunker_version=await self._chunker.fingerprint(),
                 analyser_fingerprint=self._analyser_fingerprint,
             ),
+            payload=payload_fingerprint(document),
             description=description_fingerprint(document),
         )
 
-    async def _keep_chunks(self, current: Document, document: IncomingDocument, hashes: _Hashes) -> IngestResult:
+    async def _keep(self, current: Document, document: IncomingDocument, hashes: _Hashes) -> IngestResult:
+        """Chunks and payload are what they should be; what the catalog alone has of the document may not be."""
         kept = IngestResult(
             external_id=current.external_id,
             document_id=str(current.id),
@@ -124,75 +180,93 @@ class Ingester:
         )
         if current.description_fingerprint == hashes.description:
             return kept
-        await self._catalog.redescribe(
-            replace(
-                current,
-                title=document.title or current.title,
-                uri=document.uri,
-                author=document.author,
-                created_at=document.created_at,
-                description_fingerprint=hashes.description,
-            )
-        )
+        await self._catalog.redescribe(replace(current, **_description(document, hashes, current.title)))
         return replace(kept, outcome="changed")
 
-    async def _prepare(
-        self, knowledge_base: KnowledgeBase, document: IncomingDocument, content: str | bytes
-    ) -> _Prepared:
-        chunked = await self._chunker.chunk(
-            SourceDocument(
-                content=content,
-                media_type=document.media_type,
-                filename=document.filename,
-                source_type=document.source_type,
-                metadata=document.metadata,
-            ),
-            chunking=knowledge_base.chunking,
-            embedding_model=knowledge_base.embedding_model,
-        )
-        wanted = [chunk for chunk in chunked.chunks if not chunk.embedding_excluded]
-        vectors: dict[int, NDArray[np.float32]] = {}
-        tokens = truncated = 0
-        for batch in _batches(wanted):
-            embedded = await self._embed(knowledge_base, [chunk.embedded_text for chunk in batch])
-            _check(embedded, batch, dimension=knowledge_base.dimension)
-            # A failed text is one without anything to read: `_check` lets no other pass.
-            for chunk, vector, error in zip(batch, embedded.vectors, embedded.errors, strict=True):
-                if error is None:
-                    vectors[chunk.index] = vector
-            tokens += sum(embedded.tokens)
-            truncated += sum(cut > 0 for cut in embedded.tokens_cut)
-        unread = [chunk.index for chunk in wanted if chunk.index not in vectors]
-        if wanted and not vectors:
-            raise EmptyText("document.document")
-        return _Prepared(
-            chunked=chunked,
-            dense=[vectors.get(chunk.index) for chunk in chunked.chunks],
-            sparse=await asyncio.to_thread(keyword_vectors, chunked.chunks),
-            tokens=tokens,
-            truncated=truncated,
-            warnings=(*chunked.warnings, *map(_unread, unread[:_MAX_WARNINGS])),
+    async def _copy(
+        self, knowledge_base: KnowledgeBase, current: Document, document: IncomingDocument, hashes: _Hashes
+    ) -> IngestResult | None:
+        """Only what lies beside the vectors has changed: they are copied as a new generation, within the store, so that
+        a reader sees all chunks as they were or all as they are. None where the store does not have them all."""
+        reservation = await self._catalog.reserve_generation(knowledge_base.id, document.external_id)
+        copied = 0
+        try:
+            if reservation.replaces != current.generation:
+                raise Conflict(f"documents/{current.id}", "another version was published meanwhile")
+            scope = Scope(tenant=knowledge_base.tenant, knowledge_base_id=knowledge_base.id)
+            async for page in self._store.read_generation(
+                knowledge_base.collection, scope, current.id, current.generation
+            ):
+                await self._store.upsert(
+                    knowledge_base.collection,
+                    copy_points(
+                        page,
+                        reservation=reservation,
+                        knowledge_base=knowledge_base,
+                        given_before=current.given_metadata,
+                        given_now=document.metadata,
+                    ),
+                )
+                copied += len(page)
+            if copied == current.chunk_count:
+                await self._catalog.publish(
+                    reservation,
+                    replace(
+                        current,
+                        metadata={**current.found_metadata, **document.metadata},
+                        given_metadata=document.metadata,
+                        payload_fingerprint=hashes.payload,
+                        generation=reservation.generation,
+                        ingested_at=self._now(),
+                        **_description(document, hashes, current.title),
+                    ),
+                )
+        except BaseException as error:
+            await self._give_up(knowledge_base, reservation, error)
+            raise
+        if copied != current.chunk_count:
+            logger.warning("the vector store has lost chunks; the document is taken in again")
+            await self._give_up(knowledge_base, reservation, None)
+            return None
+        return IngestResult(
+            external_id=document.external_id, document_id=str(current.id), outcome="changed", chunks=copied
         )
 
-    async def _embed(self, knowledge_base: KnowledgeBase, texts: list[str]) -> Embedded:
-        """A full queue is waited for: bulk work is what fills it."""
-        for last in [*[False] * _MAX_QUEUE_RETRIES, True]:
-            try:
-                return await self._embedder.embed(
-                    texts,
-                    model=knowledge_base.embedding_model,
-                    expected_fingerprint=knowledge_base.model_fingerprint,
-                    input_type="document",
-                    priority="bulk",
-                )
-            except QueueFull as error:
-                if last:
-                    raise
-                await self._sleep(min(max(error.retry_after_seconds or 1.0, 0.05), _MAX_RETRY_SECONDS))
-        raise AssertionError("the last attempt returns or raises")
+    async def _prepare(
+        self,
+        knowledge_base: KnowledgeBase,
+        current: Document | None,
+        document: IncomingDocument,
+        content: str | bytes,
+        hashes: _Hashes,
+        needs: Needs,
+    ) -> Prepared:
+        try:
+            if not content:
+                raise DocumentEmpty
+            chunked = await cut(self._chunker, knowledge_base, document, content)
+        except DocumentEmpty:
+            if current is None or current.text_characters is None:
+                raise
+            self._check_shrink(current, document, hashes, 0)
+            return prepared_empty(document, current)
+        # Where the chunker read it and has nothing to give, the settings leave everything out.
+        if current is not None and chunked.chunks:
+            self._check_shrink(current, document, hashes, text_characters(chunked))
+        return await prepare(chunked, needs.embed)
+
+    def _check_shrink(self, current: Document, document: IncomingDocument, hashes: _Hashes, now: int) -> None:
+        """Raises DocumentShrunk for what looks like a source that was read while it was not there."""
+        before = current.text_characters or 0
+        if document.allow_shrink or not before:
+            return
+        little = now < before * self._shrink_share and before >= SHRINK_FROM_CHARACTERS
+        # Less text in the same content is for the chunker to answer for: nobody's read has failed.
+        if now == 0 or (little and current.content_sha256 != hashes.content):
+            raise DocumentShrunk(before=before, now=now)
 
     async def _replace(
-        self, knowledge_base: KnowledgeBase, document: IncomingDocument, prepared: _Prepared, hashes: _Hashes
+        self, knowledge_base: KnowledgeBase, document: IncomingDocument, prepared: Prepared, hashes: _Hashes
     ) -> IngestResult:
         reservation = await self._catalog.reserve_generation(knowledge_base.id, document.external_id)
         chunked = prepared.chunked
@@ -216,11 +290,16 @@ class Ingester:
                     ingested_at=self._now(),
                     content_sha256=hashes.content,
                     fingerprint=hashes.points,
+                    payload_fingerprint=hashes.payload,
                     description_fingerprint=hashes.description,
+                    source_fingerprint=hashes.source,
                     generation=reservation.generation,
                     chunk_count=len(points),
+                    text_characters=prepared.characters,
                     strategy=chunked.strategy,
                     metadata={**chunked.metadata, **document.metadata},
+                    found_metadata=chunked.metadata,
+                    given_metadata=document.metadata,
                 ),
             )
         except BaseException as error:
@@ -237,7 +316,9 @@ class Ingester:
             warnings=prepared.warnings,
         )
 
-    async def _give_up(self, knowledge_base: KnowledgeBase, reservation: Reservation, cause: BaseException) -> None:
+    async def _give_up(
+        self, knowledge_base: KnowledgeBase, reservation: Reservation, cause: BaseException | None
+    ) -> None:
         try:
             if isinstance(cause, Conflict | KnowledgeBaseNotFound):
                 # The sweeper may have been here already, and would not come again. Nobody ever saw these points.
@@ -255,27 +336,13 @@ class Ingester:
             logger.warning("a reservation could not be given up; the sweeper will, in time", exc_info=True)
 
 
-def _batches(chunks: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:
-    for start in range(0, len(chunks), _TEXTS_A_CALL):
-        yield chunks[start : start + _TEXTS_A_CALL]
-
-
-def _check(embedded: Embedded, chunks: Sequence[Chunk], *, dimension: int) -> None:
-    """A document with a chunk that cannot be found by its meaning would have lost it in silence; one without anything
-    for the model to read has no meaning to lose."""
-    if embedded.vectors.shape != (len(chunks), dimension):
-        raise DependencyInvalidResponse(
-            "embedder",
-            f"the embedder gave vectors of shape {embedded.vectors.shape}, expected was {(len(chunks), dimension)}",
-        )
-    for chunk, error in zip(chunks, embedded.errors, strict=True):
-        if error is not None and error.reason is not Reason.EMPTY_TEXT:
-            raise error_for(error.reason, f"chunk {chunk.index}: {error.message}", error.metadata)
-
-
-def _unread(chunk: int) -> Warned:
-    return Warned(
-        reason=Reason.EMPTY_TEXT,
-        message="a chunk holds nothing that the model can read; it can be found by its words alone",
-        metadata={"chunk": str(chunk)},
-    )
+def _description(document: IncomingDocument, hashes: _Hashes, found_title: str) -> dict[str, Any]:
+    """What the catalog alone has of a document, as it is now."""
+    return {
+        "title": document.title or found_title,
+        "uri": document.uri,
+        "author": document.author,
+        "created_at": document.created_at,
+        "description_fingerprint": hashes.description,
+        "source_fingerprint": hashes.source,
+    }

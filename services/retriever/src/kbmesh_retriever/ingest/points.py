@@ -1,6 +1,6 @@
 """Chunks and their vectors as points of the vector store."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,10 @@ from kbmesh_retriever.ingest.fingerprint import chunk_id
 from kbmesh_retriever.keywords.analyser import encode_document
 from kbmesh_retriever.mesh.port import Chunk, Chunked
 from kbmesh_retriever.stores.port import Point, SparseVector
+
+METADATA = "metadata"
+SHADOWED = "shadowed_metadata"
+"""Payload key of what was found and is hidden by what the caller gave under the same name."""
 
 
 def keyword_vectors(chunks: Sequence[Chunk]) -> list[SparseVector]:
@@ -50,7 +54,7 @@ def build_points(
             "media_type": chunked.media_type or document.media_type,
             "strategy": chunked.strategy,
             "token_count": chunk.token_count,
-            "metadata": _metadata(chunked, document, chunk),
+            **metadata_payload(_found(chunked, chunk), document.metadata),
         }
         points.append(
             Point(
@@ -69,13 +73,55 @@ def build_points(
     return points
 
 
-def _metadata(chunked: Chunked, document: IncomingDocument, chunk: Chunk) -> dict[str, str]:
-    """What is known of a chunk: what the caller says wins over what was found in the document; its own is the nearest.
+def copy_points(
+    points: Sequence[Point],
+    *,
+    reservation: Reservation,
+    knowledge_base: KnowledgeBase,
+    given_before: Mapping[str, str],
+    given_now: Mapping[str, str],
+) -> list[Point]:
+    """The same chunks with the same vectors as another generation, with what the caller says of them now."""
+    return [
+        Point(
+            id=chunk_id(
+                tenant=knowledge_base.tenant,
+                knowledge_base_id=knowledge_base.id,
+                document_id=reservation.document_id,
+                generation=reservation.generation,
+                index=point.payload["index"],
+            ),
+            dense=point.dense,
+            sparse=point.sparse,
+            payload={
+                **{name: value for name, value in point.payload.items() if name not in (METADATA, SHADOWED)},
+                "generation": reservation.generation,
+                **metadata_payload(_found_of(point.payload, given_before), given_now),
+            },
+        )
+        for point in points
+    ]
+
+
+def metadata_payload(found: Mapping[str, str], given: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """What the caller says wins over what was found. What it hides is kept apart: the caller may take it back."""
+    payload = {METADATA: {**found, **given}}
+    if shadowed := {name: value for name, value in found.items() if name in given}:
+        payload[SHADOWED] = shadowed
+    return payload
+
+
+def _found_of(payload: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, str]:
+    found = {name: value for name, value in payload[METADATA].items() if name not in given}
+    return {**found, **payload.get(SHADOWED, {})}
+
+
+def _found(chunked: Chunked, chunk: Chunk) -> dict[str, str]:
+    """What is known of a chunk without the caller: its own is nearer than what was found in the document.
 
     A chunk of a mail that was forwarded has an empty value for what that mail does not say of itself: what was found
     in the document is not true of it.
     """
     unknown = {name for name, value in chunk.metadata.items() if not value}
     found = {name: value for name, value in chunked.metadata.items() if name not in unknown}
-    own = {name: value for name, value in chunk.metadata.items() if value}
-    return {**found, **document.metadata, **own}
+    return {**found, **{name: value for name, value in chunk.metadata.items() if value}}

@@ -8,9 +8,13 @@ from kbmesh_rpc.logs import get_logger
 
 from kbmesh_retriever.catalog.port import Catalog, KnowledgeBase
 from kbmesh_retriever.ingest.document import IncomingDocument, IngestResult
-from kbmesh_retriever.ingest.ingester import Ingester
+from kbmesh_retriever.ingest.ingester import Ingester, Needs
+from kbmesh_retriever.ingest.job import JobRecord
 
 logger = get_logger(__name__)
+
+BYTES_IN_WORK = 64 * 1024 * 1024
+"""Content of the documents that one stream has in work. One document may be larger."""
 
 
 async def ingest_stream(
@@ -21,15 +25,28 @@ async def ingest_stream(
     *,
     concurrency: int,
     request_id: str,
+    record: JobRecord | None = None,
+    into_rebuild: bool = False,
 ) -> AsyncGenerator[IngestResult, None]:
     """A result for each document, in the order in which they are done; a document that fails fails alone. Versions of
     one document keep their order.
 
     The next document is read only when fewer than `concurrency` are in work or wait for the caller to take their
-    result, so that a slow reader slows the sender down. Raises KnowledgeBaseNotFound or ModelMismatch, where no
-    further document could be taken in, and what `documents` raises. Close it (`aclosing`): that ends all work.
+    result, and none too many bytes: a slow reader slows the sender down. What several documents need at the same time
+    is asked together. Results are kept in `record` as well, and failures on the way into a rebuild in the catalog.
+    Where a rebuild takes the knowledge base's place meanwhile, documents go there. Raises KnowledgeBaseNotFound or
+    ModelMismatch, where no further document could be taken in, and what `documents` raises. Close it (`aclosing`): that
+    ends all work.
     """
-    stream = _Stream(ingester, catalog, knowledge_base, concurrency=concurrency, request_id=request_id)
+    stream = _Stream(
+        ingester,
+        catalog,
+        knowledge_base,
+        concurrency=concurrency,
+        request_id=request_id,
+        record=record,
+        into_rebuild=into_rebuild,
+    )
     work = asyncio.create_task(stream.work(documents))
     work.add_done_callback(lambda _: stream.results.put_nowait(None))
     try:
@@ -46,35 +63,55 @@ async def ingest_stream(
 
 class _Stream:
     def __init__(
-        self, ingester: Ingester, catalog: Catalog, knowledge_base: KnowledgeBase, *, concurrency: int, request_id: str
+        self,
+        ingester: Ingester,
+        catalog: Catalog,
+        knowledge_base: KnowledgeBase,
+        *,
+        concurrency: int,
+        request_id: str,
+        record: JobRecord | None,
+        into_rebuild: bool,
     ) -> None:
         self._ingester = ingester
         self._catalog = catalog
         self._knowledge_base = knowledge_base
+        self._first_id = knowledge_base.id
         self._request_id = request_id
+        self._record = record
+        self._is_rebuild = is_rebuild
+        self._into_rebuild = into_rebuild
+        self._bytes = _Room(BYTES_IN_WORK)
         self.slots = asyncio.Semaphore(concurrency)
         # Bounded by the slots; None is the end.
         self.results: asyncio.Queue[IngestResult | None] = asyncio.Queue()
         self.fatal: KbmeshError | None = None
 
     async def work(self, documents: AsyncIterator[IncomingDocument]) -> None:
-        async with asyncio.TaskGroup() as group:
-            while True:
-                await self.slots.acquire()
-                try:
-                    document = await anext(documents, None)
-                except KbmeshError as error:
-                    # What came before it is in work, and its results are given first.
-                    self.fatal = error
-                    return
-                if document is None:
-                    return
-                group.create_task(self._one(document))
+        try:
+            async with asyncio.TaskGroup() as group:
+                needs = self._ingester.needs_together(self._knowledge_base, group)
+                while True:
+                    await self.slots.acquire()
+                    try:
+                        document = await anext(documents, None)
+                    except KbmeshError as error:
+                        # What came before it is in work, and its results are given first.
+                        self.fatal = error
+                        return
+                    if document is None:
+                        return
+                    size = len(document.content or b"")
+                    await self._bytes.take(size)
+                    group.create_task(self._one(document, size, needs))
+        finally:
+            if self._record is not None:
+                await self._record.close(finished=self.fatal is None)
 
-    async def _one(self, document: IncomingDocument) -> None:
+    async def _one(self, document: IncomingDocument, size: int, needs: Needs) -> None:
         ends_all = False
         try:
-            result = await self._ingester.ingest(self._knowledge_base, document)
+            result = await self._ingest(document, needs)
         except (KnowledgeBaseNotFound, ModelMismatch) as error:
             self.fatal = error
             ends_all = True
@@ -84,12 +121,42 @@ class _Stream:
         except Exception:
             logger.exception("unknown exception while a document was taken in", request_id=self._request_id)
             result = await self._failed(document, InternalError(self._request_id))
+        finally:
+            self._bytes.give(size)
+        if self._record is not None:
+            await self._record.add(result)
         self.results.put_nowait(result)
         if ends_all:
             self.results.put_nowait(None)
 
+    async def _ingest(self, document: IncomingDocument, needs: Needs) -> IngestResult:
+        begun_with = self._knowledge_base
+        try:
+            if begun_with.id == self._first_id:
+                return await self._ingester.ingest(begun_with, document, needs)
+            # What documents need together was about another one. The few that are left of this stream go alone.
+            return await self._ingester.ingest(begun_with, document)
+        except KnowledgeBaseNotFound as error:
+            await self._follow(begun_with, error)
+            return await self._ingester.ingest(self._knowledge_base, document)
+
+    async def _follow(self, gone: KnowledgeBase, error: KnowledgeBaseNotFound) -> None:
+        """Goes over to what a rebuild has put in the place of the one that is gone. Raises `error` where nothing is."""
+        if self._into_rebuild:
+            raise error
+        found = await self._catalog.resolve_knowledge_bases(gone.tenant, [str(gone.public_id)])
+        for knowledge_base in found.values():
+            if knowledge_base.id != gone.id:
+                self._knowledge_base = knowledge_base
+                return
+        raise error
+
     async def _failed(self, document: IncomingDocument, error: KbmeshError) -> IngestResult:
         try:
+            if self._into_rebuild:
+                await self._catalog.note_rebuild_failure(
+                    self._knowledge_base.id, document.external_id, error.reason.value
+                )
             current = await self._catalog.find_document(self._knowledge_base.id, document.external_id)
         except KbmeshError:
             current = None
@@ -100,3 +167,22 @@ class _Stream:
             document_id="" if current is None else str(current.id),
             chunks=0 if current is None else current.chunk_count,
         )
+
+
+class _Room:
+    """So many bytes, and always one document."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._taken = 0
+        self._given = asyncio.Event()
+
+    async def take(self, size: int) -> None:
+        while self._taken and self._taken + size > self._size:
+            self._given.clear()
+            await self._given.wait()
+        self._taken += size
+
+    def give(self, size: int) -> None:
+        self._taken -= size
+        self._given.set()
