@@ -48,6 +48,7 @@ from kbmesh_client.errors import (
     FeatureUnsupported,
     FieldViolation,
     InvalidRequest,
+    JobNotFound,
     KbmeshError,
     KnowledgeBaseAlreadyExists,
     KnowledgeBaseNotFound,
@@ -58,6 +59,7 @@ from kbmesh_client.errors import (
     ServerFault,
     ServiceUnavailable,
 )
+from kbmesh_client.jobs import IngestJob, JobResult
 from kbmesh_client.knowledge_bases import KnowledgeBase, RetrievalDefaults
 from kbmesh_client.retrieval import (
     CandidateTrace,
@@ -114,10 +116,13 @@ __all__ = [
     "FilterLike",
     "FurtherCitation",
     "IngestDocument",
+    "IngestJob",
     "IngestOutcome",
     "IngestResult",
     "InvalidRequest",
     "ItemError",
+    "JobNotFound",
+    "JobResult",
     "KbmeshClient",
     "KbmeshError",
     "KnowledgeBase",

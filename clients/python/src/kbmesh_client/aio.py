@@ -1,6 +1,7 @@
 """The asynchronous client."""
 
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -29,11 +30,19 @@ from kbmesh_client.connection import (
 )
 from kbmesh_client.documents import Document, IngestDocument, IngestResult
 from kbmesh_client.enums import Placement, RetrievalStrategy
+from kbmesh_client.errors import JobNotFound
+from kbmesh_client.jobs import DoneDocuments, IngestJob, JobResult
 from kbmesh_client.knowledge_bases import KnowledgeBase, RetrievalDefaults
 from kbmesh_client.outgoing import OutgoingDocuments
 from kbmesh_client.retrieval import FilterLike, KnowledgeBaseSelector, Retrieval
 from kbmesh_client.wire.chunks import chunked_document_from_wire, config_to_wire, document_to_wire
-from kbmesh_client.wire.documents import document_from_wire, ingest_result_from_wire, options_request
+from kbmesh_client.wire.documents import (
+    document_from_wire,
+    ingest_result_from_wire,
+    job_from_wire,
+    job_result_from_wire,
+    options_request,
+)
 from kbmesh_client.wire.knowledge_bases import create_request, knowledge_base_from_wire, update_request
 from kbmesh_client.wire.retrieval import retrieval_from_wire, retrieve_request, stream_answer_from_wire
 from kbmesh_client.wire.status import error_from_call
@@ -172,6 +181,9 @@ class AsyncKbmeshClient:
         documents: Iterable[IngestDocument] | AsyncIterable[IngestDocument],
         *,
         concurrency: int = 0,
+        job_id: str = "",
+        allow_shrink: bool = False,
+        into_rebuild: bool = False,
         timeout_seconds: float | None = None,
     ) -> AsyncIterator[IngestResult]:
         """Takes documents in and gives a result for each, in the order in which they are done.
@@ -180,13 +192,27 @@ class AsyncKbmeshClient:
         One that fails, or is too large to be sent, fails alone in its result. What `documents` raises is raised
         here, after the results of those before it. The call runs while results are read; leaving the loop ends it.
 
-        concurrency: documents the server works on at once; its own choice when 0, at most 32.
+        concurrency: documents the server works on at once; its own choice when 0, at most 256.
+        job_id: keeps the results under this name. Called again with it and the same documents, what was taken in before
+        and has the same content is not sent again; its result is `resumed`.
+        allow_shrink: it is meant that nothing or little is left of documents: no DOCUMENT_SHRUNK.
+        into_rebuild: the documents go into the rebuild of the knowledge base that is under way.
         """
-        outgoing = OutgoingDocuments(max_document_bytes=self._max_document_bytes)
+        done = DoneDocuments()
+        if job_id:
+            with suppress(JobNotFound):
+                done = DoneDocuments([entry async for entry in self.list_job_results(knowledge_base, job_id)])
+        outgoing = OutgoingDocuments(max_document_bytes=self._max_document_bytes, done=done)
         request_id = new_request_id()
 
         async def requests() -> AsyncIterator[ingestion_pb2.IngestRequest]:
-            yield options_request(knowledge_base, concurrency)
+            yield options_request(
+                knowledge_base,
+                concurrency=concurrency,
+                job_id=job_id,
+                allow_shrink=allow_shrink,
+                into_rebuild=into_rebuild,
+            )
             with outgoing.keeping_errors():
                 async for document in _each(documents):
                     message = outgoing.prepare(document)
@@ -196,16 +222,16 @@ class AsyncKbmeshClient:
         call = self._ingestion.Ingest(requests(), timeout=timeout_seconds, metadata=self._identity.metadata(request_id))
         try:
             async for response in call:
-                for failed in outgoing.take_failed():
-                    yield failed
+                for unsent in outgoing.take_unsent():
+                    yield unsent
                 yield ingest_result_from_wire(response)
         except grpc.RpcError as error:
             outgoing.raise_kept_error()
             raise error_from_call(error, endpoint=self._endpoint, request_id=request_id) from error
         finally:
             call.cancel()
-        for failed in outgoing.take_failed():
-            yield failed
+        for unsent in outgoing.take_unsent():
+            yield unsent
         outgoing.raise_kept_error()
 
     async def get_document(
@@ -227,6 +253,43 @@ class AsyncKbmeshClient:
             response = await self._call(self._ingestion.ListDocuments, request, timeout_seconds)
             for message in response.documents:
                 yield document_from_wire(message)
+            page_token = response.next_page_token
+            if not page_token:
+                return
+
+    async def get_job(self, knowledge_base: str, job_id: str, *, timeout_seconds: float | None = None) -> IngestJob:
+        """Reads how far an ingestion has come."""
+        request = ingestion_pb2.GetJobRequest(knowledge_base=knowledge_base, job_id=job_id)
+        return job_from_wire((await self._call(self._ingestion.GetJob, request, timeout_seconds)).job)
+
+    async def list_jobs(
+        self, knowledge_base: str, *, page_size: int = 100, timeout_seconds: float | None = None
+    ) -> AsyncIterator[IngestJob]:
+        """Reads the jobs that are still remembered, by id, page after page. The deadline is for each page."""
+        page_token = ""
+        while True:
+            request = ingestion_pb2.ListJobsRequest(
+                knowledge_base=knowledge_base, page_size=page_size, page_token=page_token
+            )
+            response = await self._call(self._ingestion.ListJobs, request, timeout_seconds)
+            for message in response.jobs:
+                yield job_from_wire(message)
+            page_token = response.next_page_token
+            if not page_token:
+                return
+
+    async def list_job_results(
+        self, knowledge_base: str, job_id: str, *, page_size: int = 1000, timeout_seconds: float | None = None
+    ) -> AsyncIterator[JobResult]:
+        """Reads what became of a job's documents, page after page. The deadline is for each page."""
+        page_token = ""
+        while True:
+            request = ingestion_pb2.ListJobResultsRequest(
+                knowledge_base=knowledge_base, job_id=job_id, page_size=page_size, page_token=page_token
+            )
+            response = await self._call(self._ingestion.ListJobResults, request, timeout_seconds)
+            for message in response.results:
+                yield job_result_from_wire(message)
             page_token = response.next_page_token
             if not page_token:
                 return

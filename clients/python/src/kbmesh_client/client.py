@@ -1,6 +1,7 @@
 """The synchronous client."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -28,11 +29,19 @@ from kbmesh_client.connection import (
 )
 from kbmesh_client.documents import Document, IngestDocument, IngestResult
 from kbmesh_client.enums import Placement, RetrievalStrategy
+from kbmesh_client.errors import JobNotFound
+from kbmesh_client.jobs import DoneDocuments, IngestJob, JobResult
 from kbmesh_client.knowledge_bases import KnowledgeBase, RetrievalDefaults
 from kbmesh_client.outgoing import OutgoingDocuments
 from kbmesh_client.retrieval import FilterLike, KnowledgeBaseSelector, Retrieval
 from kbmesh_client.wire.chunks import chunked_document_from_wire, config_to_wire, document_to_wire
-from kbmesh_client.wire.documents import document_from_wire, ingest_result_from_wire, options_request
+from kbmesh_client.wire.documents import (
+    document_from_wire,
+    ingest_result_from_wire,
+    job_from_wire,
+    job_result_from_wire,
+    options_request,
+)
 from kbmesh_client.wire.knowledge_bases import create_request, knowledge_base_from_wire, update_request
 from kbmesh_client.wire.retrieval import retrieval_from_wire, retrieve_request, stream_answer_from_wire
 from kbmesh_client.wire.status import error_from_call
@@ -170,6 +179,9 @@ class KbmeshClient:
         documents: Iterable[IngestDocument],
         *,
         concurrency: int = 0,
+        job_id: str = "",
+        allow_shrink: bool = False,
+        into_rebuild: bool = False,
         timeout_seconds: float | None = None,
     ) -> Iterator[IngestResult]:
         """Takes documents in and gives a result for each, in the order in which they are done.
@@ -178,13 +190,27 @@ class KbmeshClient:
         One that fails, or is too large to be sent, fails alone in its result. What `documents` raises is raised
         here, after the results of those before it. The call runs while results are read; leaving the loop ends it.
 
-        concurrency: documents the server works on at once; its own choice when 0, at most 32.
+        concurrency: documents the server works on at once; its own choice when 0, at most 256.
+        job_id: keeps the results under this name. Called again with it and the same documents, what was taken in before
+        and has the same content is not sent again; its result is `resumed`.
+        allow_shrink: it is meant that nothing or little is left of documents: no DOCUMENT_SHRUNK.
+        into_rebuild: the documents go into the rebuild of the knowledge base that is under way.
         """
-        outgoing = OutgoingDocuments(max_document_bytes=self._max_document_bytes)
+        done = DoneDocuments()
+        if job_id:
+            with suppress(JobNotFound):
+                done = DoneDocuments(self.list_job_results(knowledge_base, job_id))
+        outgoing = OutgoingDocuments(max_document_bytes=self._max_document_bytes, done=done)
         request_id = new_request_id()
 
         def requests() -> Iterator[ingestion_pb2.IngestRequest]:
-            yield options_request(knowledge_base, concurrency)
+            yield options_request(
+                knowledge_base,
+                concurrency=concurrency,
+                job_id=job_id,
+                allow_shrink=allow_shrink,
+                into_rebuild=into_rebuild,
+            )
             with outgoing.keeping_errors():
                 for document in documents:
                     message = outgoing.prepare(document)
@@ -194,14 +220,14 @@ class KbmeshClient:
         call = self._ingestion.Ingest(requests(), timeout=timeout_seconds, metadata=self._identity.metadata(request_id))
         try:
             for response in call:
-                yield from outgoing.take_failed()
+                yield from outgoing.take_unsent()
                 yield ingest_result_from_wire(response)
         except grpc.RpcError as error:
             outgoing.raise_kept_error()
             raise error_from_call(error, endpoint=self._endpoint, request_id=request_id) from error
         finally:
             call.cancel()
-        yield from outgoing.take_failed()
+        yield from outgoing.take_unsent()
         outgoing.raise_kept_error()
 
     def get_document(self, knowledge_base: str, document: str, *, timeout_seconds: float | None = None) -> Document:
@@ -220,6 +246,41 @@ class KbmeshClient:
             )
             response = self._call(self._ingestion.ListDocuments, request, timeout_seconds)
             yield from map(document_from_wire, response.documents)
+            page_token = response.next_page_token
+            if not page_token:
+                return
+
+    def get_job(self, knowledge_base: str, job_id: str, *, timeout_seconds: float | None = None) -> IngestJob:
+        """Reads how far an ingestion has come."""
+        request = ingestion_pb2.GetJobRequest(knowledge_base=knowledge_base, job_id=job_id)
+        return job_from_wire(self._call(self._ingestion.GetJob, request, timeout_seconds).job)
+
+    def list_jobs(
+        self, knowledge_base: str, *, page_size: int = 100, timeout_seconds: float | None = None
+    ) -> Iterator[IngestJob]:
+        """Reads the jobs that are still remembered, by id, page after page. The deadline is for each page."""
+        page_token = ""
+        while True:
+            request = ingestion_pb2.ListJobsRequest(
+                knowledge_base=knowledge_base, page_size=page_size, page_token=page_token
+            )
+            response = self._call(self._ingestion.ListJobs, request, timeout_seconds)
+            yield from map(job_from_wire, response.jobs)
+            page_token = response.next_page_token
+            if not page_token:
+                return
+
+    def list_job_results(
+        self, knowledge_base: str, job_id: str, *, page_size: int = 1000, timeout_seconds: float | None = None
+    ) -> Iterator[JobResult]:
+        """Reads what became of a job's documents, page after page. The deadline is for each page."""
+        page_token = ""
+        while True:
+            request = ingestion_pb2.ListJobResultsRequest(
+                knowledge_base=knowledge_base, job_id=job_id, page_size=page_size, page_token=page_token
+            )
+            response = self._call(self._ingestion.ListJobResults, request, timeout_seconds)
+            yield from map(job_result_from_wire, response.results)
             page_token = response.next_page_token
             if not page_token:
                 return

@@ -32,6 +32,8 @@ class IngestDocument:
     """Who wrote it."""
     created_at: datetime | None = None
     """When it was written."""
+    allow_shrink: bool = False
+    """It is meant that nothing or little is left of it: no DOCUMENT_SHRUNK."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +70,8 @@ class IngestResult:
     """Chunks whose end the model could not read."""
     warnings: tuple[DocumentWarning, ...] = ()
     """What went less than well."""
+    resumed: bool = False
+    """Whether an earlier call of the job took it in, so that it was not sent again. The counts are of then."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Documents on their way out of an ingestion, and those that cannot go."""
+"""Documents on their way out of an ingestion, and those that cannot go or need not."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -7,25 +7,31 @@ from contextlib import contextmanager
 from kbmesh.retriever.v1 import ingestion_pb2
 
 from kbmesh_client.documents import IngestDocument, IngestResult
+from kbmesh_client.jobs import DoneDocuments
 from kbmesh_client.wire.documents import document_request
 
 
 class OutgoingDocuments:
-    """Keeps the failures of the sending side until the receiving side asks for them.
+    """Keeps the results of the sending side until the receiving side asks for them.
 
     The two sides run in two threads (or tasks); a deque's append and popleft need no lock.
     """
 
-    def __init__(self, *, max_document_bytes: int) -> None:
+    def __init__(self, *, max_document_bytes: int, done: DoneDocuments) -> None:
         self._max_document_bytes = max_document_bytes
-        self._failed: deque[IngestResult] = deque()
+        self._done = done
+        self._unsent: deque[IngestResult] = deque()
         self._kept_error: Exception | None = None
 
     def prepare(self, document: IngestDocument) -> ingestion_pb2.IngestRequest | None:
-        """Gives the message to send, or keeps the result of a document that cannot be sent."""
+        """Gives the message to send, or keeps the result of a document that is not sent."""
+        done = self._done.take(document)
+        if done is not None:
+            self._unsent.append(done)
+            return None
         message = document_request(document, max_document_bytes=self._max_document_bytes)
         if isinstance(message, IngestResult):
-            self._failed.append(message)
+            self._unsent.append(message)
             return None
         return message
 
@@ -37,10 +43,10 @@ class OutgoingDocuments:
         except Exception as error:  # the caller's own; raised again by raise_kept_error
             self._kept_error = error
 
-    def take_failed(self) -> Iterator[IngestResult]:
-        """Gives the results of documents that could not be sent, each once."""
-        while self._failed:
-            yield self._failed.popleft()
+    def take_unsent(self) -> Iterator[IngestResult]:
+        """Gives the results of documents that were not sent, each once."""
+        while self._unsent:
+            yield self._unsent.popleft()
 
     def raise_kept_error(self) -> None:
         """Raises what the caller's documents raised, if they did."""

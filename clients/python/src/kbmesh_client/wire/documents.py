@@ -1,11 +1,14 @@
 """Documents and ingestion, between values and messages."""
 
+from dataclasses import replace
+
 from google.protobuf.timestamp_pb2 import Timestamp
 from kbmesh.errors.v1 import errors_pb2
 from kbmesh.retriever.v1 import ingestion_pb2
 
 from kbmesh_client.documents import Document, IngestDocument, IngestResult, ItemError
 from kbmesh_client.enums import IngestOutcome
+from kbmesh_client.jobs import IngestJob, JobResult
 from kbmesh_client.wire.chunks import (
     document_to_wire,
     source_type_from_wire,
@@ -16,10 +19,18 @@ from kbmesh_client.wire.chunks import (
 from kbmesh_client.wire.enums import from_number, reason_name
 
 
-def options_request(knowledge_base: str, concurrency: int) -> ingestion_pb2.IngestRequest:
+def options_request(
+    knowledge_base: str, *, concurrency: int, job_id: str, allow_shrink: bool, into_rebuild: bool
+) -> ingestion_pb2.IngestRequest:
     """The message that opens a stream."""
     return ingestion_pb2.IngestRequest(
-        options=ingestion_pb2.IngestOptions(knowledge_base=knowledge_base, concurrency=concurrency)
+        options=ingestion_pb2.IngestOptions(
+            knowledge_base=knowledge_base,
+            concurrency=concurrency,
+            job_id=job_id,
+            allow_shrink=allow_shrink,
+            into_rebuild=into_rebuild,
+        )
     )
 
 
@@ -37,6 +48,7 @@ def document_request(
             uri=document.uri,
             author=document.author,
             created_at=_time_to_wire(document),
+            allow_shrink=document.allow_shrink,
         )
     except (ValueError, TypeError) as error:
         return _failed(document, "INVALID_FIELD", f"cannot be sent: {error}", {"field": "document"})
@@ -86,6 +98,30 @@ def ingest_result_from_wire(message: ingestion_pb2.IngestResponse) -> IngestResu
         tokens=message.tokens,
         truncated=message.truncated,
         warnings=tuple(warning_from_wire(warning) for warning in message.warnings),
+    )
+
+
+def job_from_wire(message: ingestion_pb2.IngestJob) -> IngestJob:
+    """Reads how far a job has come."""
+    return IngestJob(
+        job_id=message.job_id,
+        created_at=time_from_wire(message.created_at),
+        updated_at=time_from_wire(message.updated_at),
+        finished_at=time_from_wire(message.finished_at) if message.HasField("finished_at") else None,
+        new_documents=message.new_documents,
+        changed_documents=message.changed_documents,
+        unchanged_documents=message.unchanged_documents,
+        failed_documents=message.failed_documents,
+        chunks=message.chunks,
+        tokens=message.tokens,
+        results_not_kept=message.results_not_kept,
+    )
+
+
+def job_result_from_wire(message: ingestion_pb2.JobResult) -> JobResult:
+    """Reads what became of a document of a job."""
+    return JobResult(
+        result=replace(ingest_result_from_wire(message.result), resumed=True), content_sha256=message.content_sha256
     )
 
 
