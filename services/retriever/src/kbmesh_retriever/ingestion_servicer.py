@@ -14,7 +14,7 @@ from kbmesh.errors.v1 import errors_pb2
 from kbmesh.retriever.v1 import ingestion_pb2 as pb
 from kbmesh.retriever.v1.ingestion_pb2_grpc import IngestionServiceServicer
 from kbmesh_rpc.call import current_call
-from kbmesh_rpc.errors import DocumentNotFound, InvalidField, JobNotFound, RebuildNotFound, RebuildNotFound
+from kbmesh_rpc.errors import DocumentNotFound, InvalidField, JobNotFound, RebuildNotFound
 from kbmesh_rpc.status import to_item_error
 
 from kbmesh_retriever.catalog.job_port import Job
@@ -59,12 +59,6 @@ class IngestionServicer(IngestionServiceServicer):
         knowledge_base = await self._knowledge_base(options.knowledge_base, "options.knowledge_base")
         if options.into_rebuild:
             knowledge_base = await self._rebuild(knowledge_base)
-        target = knowledge_base
-        if options.into_rebuild:
-            rebuild = await self._catalog.find_rebuild(knowledge_base)
-            if rebuild is None:
-                raise RebuildNotFound(options.knowledge_base)
-            target = rebuild
         record: JobRecord | None = None
         if options.job_id:
             job_id = await self._catalog.jobs.begin(knowledge_base.public_id, options.job_id)
@@ -72,7 +66,7 @@ class IngestionServicer(IngestionServiceServicer):
         results = ingest_stream(
             self._ingester,
             self._catalog,
-            target,
+            knowledge_base,
             _documents(request_iterator, allow_shrink=options.allow_shrink),
             concurrency=options.concurrency or self._default_concurrency,
             request_id=call.request_id,
@@ -138,12 +132,6 @@ class IngestionServicer(IngestionServiceServicer):
             return await self._catalog.jobs.get(knowledge_base.public_id, name)
         except JobNotFound:
             raise JobNotFound(knowledge_base=named, job=name) from None
-
-    async def _rebuild(self, knowledge_base: KnowledgeBase) -> KnowledgeBase:
-        rebuild = await self._catalog.find_rebuild(knowledge_base)
-        if rebuild is None:
-            raise RebuildNotFound(knowledge_base.name)
-        return rebuild
 
     async def _knowledge_base(self, name_or_id: str, field: str) -> KnowledgeBase:
         if not name_or_id:

@@ -75,6 +75,9 @@ class Rebuilds:
             )
 
     async def note_failure(self, knowledge_base_id: UUID, external_id: str, reason: str) -> None:
+        if not external_id or len(external_id) > 1024 or len(external_id.encode()) > 2048 or "\0" in external_id:
+            # No document has such a name: none of the old ones can be outstanding for it.
+            return
         async with self._database.writing() as connection:
             state = await connection.scalar(
                 select(knowledge_bases.c.state).where(knowledge_bases.c.id == knowledge_base_id).with_for_update()

@@ -79,7 +79,6 @@ class _Stream:
         self._first_id = knowledge_base.id
         self._request_id = request_id
         self._record = record
-        self._is_rebuild = is_rebuild
         self._into_rebuild = into_rebuild
         self._bytes = _Room(BYTES_IN_WORK)
         self.slots = asyncio.Semaphore(concurrency)
