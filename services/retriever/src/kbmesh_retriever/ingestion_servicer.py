@@ -133,6 +133,12 @@ class IngestionServicer(IngestionServiceServicer):
         except JobNotFound:
             raise JobNotFound(knowledge_base=named, job=name) from None
 
+    async def _rebuild(self, knowledge_base: KnowledgeBase) -> KnowledgeBase:
+        rebuild = await self._catalog.find_rebuild(knowledge_base)
+        if rebuild is None:
+            raise RebuildNotFound(knowledge_base.name)
+        return rebuild
+
     async def _knowledge_base(self, name_or_id: str, field: str) -> KnowledgeBase:
         if not name_or_id:
             raise InvalidField(field, "must name a knowledge base")
