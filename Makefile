@@ -102,6 +102,13 @@ bench-peers: setup ## Make .venv-bench: kbmesh beside the libraries that benchma
 	VIRTUAL_ENV=$(CURDIR)/.venv-bench UV_LINK_MODE=copy $(BIN)/uv pip install --quiet --no-deps --no-build-isolation $(PACKAGES:%=-e ./%)
 	VIRTUAL_ENV=$(CURDIR)/.venv-bench UV_LINK_MODE=copy $(BIN)/uv pip install --quiet -r benchmarks/peers.txt
 
+# PyTorch comes by pip, which knows its build for the CPU alone; uv leaves it out, or it would bring CUDA.
+.PHONY: bench-peers-embed
+bench-peers-embed: setup ## Make .venv-bench-embed: the libraries that benchmarks.embed compares the embedder with
+	test -x .venv-bench-embed/bin/python || $(BIN)/python -m venv .venv-bench-embed
+	.venv-bench-embed/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	VIRTUAL_ENV=$(CURDIR)/.venv-bench-embed UV_LINK_MODE=copy $(BIN)/uv pip install --quiet --override benchmarks/encoder_peers_overrides.txt -r benchmarks/encoder_peers.txt
+
 .PHONY: clean
 clean: ## Remove .venv and caches
 	rm -rf .venv .venv-bench .venv-helm .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -24,6 +24,12 @@ HANDLING_SECONDS = Histogram(
     _LABELS,
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
 )
+REFUSAL_SECONDS = Histogram(
+    "kbmesh_server_refusal_seconds",
+    "Seconds from the start of a call to its refusal for want of room (RESOURCE_EXHAUSTED).",
+    _LABELS,
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1),
+)
 IN_FLIGHT = Gauge("kbmesh_server_in_flight_calls", "Calls that have begun and not ended.", _LABELS)
 
 
@@ -66,6 +72,7 @@ def zero(service: str) -> None:
         method = Method(type=kind, service=service, name=each.name)
         STARTED.labels(*method.labels)
         HANDLING_SECONDS.labels(*method.labels)
+        REFUSAL_SECONDS.labels(*method.labels)
         IN_FLIGHT.labels(*method.labels)
         for code in grpc.StatusCode:
             HANDLED.labels(*method.labels, code.name)
@@ -82,6 +89,8 @@ def ended(method: Method, code: grpc.StatusCode, seconds: float) -> None:
     IN_FLIGHT.labels(*method.labels).dec()
     HANDLED.labels(*method.labels, code.name).inc()
     HANDLING_SECONDS.labels(*method.labels).observe(seconds)
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        REFUSAL_SECONDS.labels(*method.labels).observe(seconds)
 
 
 @dataclass(frozen=True, kw_only=True)
