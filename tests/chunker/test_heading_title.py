@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kbmesh_chunker.documents import heading_title as module
 from kbmesh_chunker.documents.heading_title import heading_title
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -26,6 +27,13 @@ def shown(token: Token) -> str:
     if token.type in {"text", "code_inline", "text_special"}:
         return token.content
     return " " if token.type.endswith("break") else "".join(shown(child) for child in token.children or [])
+
+
+@pytest.mark.parametrize("content", [" [a](b)\n", " The `Client` class \n", "**Bold** start  \n"])
+def test_the_end_of_a_line_is_no_reason_for_the_parser(content: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = rendered(content.strip())
+    monkeypatch.setattr(module, "_INLINE", None)
+    assert heading_title(content) == expected
 
 
 @pytest.mark.parametrize(

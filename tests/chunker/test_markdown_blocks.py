@@ -2,14 +2,19 @@
 
 import re
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
 import pytest
 from chunker.conftest import DOCUMENTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kbmesh_chunker.documents import plain_blocks
 from kbmesh_chunker.documents.commonmark import MAX_BLOCK_LINES
 from kbmesh_chunker.documents.markdown import BlockKind, blocks
+from kbmesh_chunker.documents.plain_blocks import PlainBlocks
 from markdown_it import MarkdownIt
 
 WHOLE = MarkdownIt("commonmark").enable("table")
@@ -23,6 +28,7 @@ LINES = st.sampled_from(
         "</div>", "- [ ] task", "|---|---|", "| y | z |", "  ```", "   ```",
         "  - x", "   * y", " 1) z", "   # h", "   ~~~", "  text", ":::", ":::{tip}", ":-", ": x", "<details>",
         "</details>", "\tcode", "   para", "  ---", "    ```",
+        "- > in an item", "  > in it", "1. > x", "   > y", "- > > z", "    > deep", "      > far", "  >",
     ]
 )  # fmt: skip
 
@@ -102,6 +108,49 @@ def test_real_files(name: str) -> None:
 @settings(max_examples=400, deadline=None)
 def test_any_lines(lines: list[str], end: str) -> None:
     assert_as_by_library(end.join(lines))
+
+
+QUOTING = st.sampled_from(
+    [
+        "- a", "- > a", "  > b", "  c", "d", "", "1. > x", "2. > y", "   > z", "- > > q", "  - > n", "    > m", "> out",
+        "   > w", "      > far", "* > o", "  ```", "# h", "  >", "  >  t", "  >    u", "- >  v", "-  > w", "  > - l",
+        "  > > z", " > s", "2) p", "  2. r", "- > [a]: b", "  > ===", "  > ---", "-", "- >", "- >\ttab", "- > c|d",
+    ]
+)  # fmt: skip
+
+
+@given(lines=st.lists(QUOTING, min_size=1, max_size=10))
+@settings(max_examples=400, deadline=None)
+def test_quotes_in_lists(lines: list[str]) -> None:
+    assert_as_by_library("\n".join(["- > a", *lines]))
+
+
+@pytest.mark.parametrize(
+    "item", ["- > a\n", "1. > a\n", "- a\n  > b\n  > c\n", "- > > a\n  > b\n\n  > c\n", "- a\n  - > b\n"]
+)
+def test_quotes_in_lists_need_no_parser(item: str) -> None:
+    """It takes fifteen seconds for a megabyte of them."""
+    assert PlainBlocks(item * 200).at(0) is not None
+
+
+def test_no_group_stands_within_a_possessive_loop() -> None:
+    """Python 3.11 may raise SystemError where such a group has to be given back (python/cpython#101955)."""
+    parser = import_module("re._parser")
+
+    def groups(parsed: Any, *, within: bool) -> Iterator[int]:
+        for operation, argument in parsed:
+            inside = within or str(operation) in {"POSSESSIVE_REPEAT", "ATOMIC_GROUP"}
+            if str(operation) == "SUBPATTERN" and within and argument[0] is not None:
+                yield argument[0]
+            for part in argument if isinstance(argument, tuple) else (argument,):
+                for nested in part if isinstance(part, list) else (part,):
+                    if isinstance(nested, parser.SubPattern):
+                        yield from groups(nested, within=inside)
+
+    patterns = [value for value in vars(plain_blocks).values() if isinstance(value, re.Pattern)]
+    assert len(patterns) > 10
+    for pattern in patterns:
+        assert not list(groups(parser.parse(pattern.pattern, pattern.flags), within=False)), pattern.pattern
 
 
 def test_what_is_longer_than_a_part_is_parsed_in_parts() -> None:

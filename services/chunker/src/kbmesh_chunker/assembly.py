@@ -128,4 +128,3 @@ def _metadata(document: TextDocument, piece: Piece) -> Mapping[str, str]:
         lines = document.source_lines.within(piece.start, piece.end)
         metadata = {"start_line": str(lines[0]), "end_line": str(lines[-1]), **metadata}
     return metadata
-

@@ -98,9 +98,9 @@ class _LazyLineBreaks(Breaks):
         gap = text.rfind("\n\n", low, highest)
         while gap >= 0:
             start = gap + 2
-            if start < len(text) and text[start] not in " \t" and self._begins(start):
-                if not (sealing and self.sealed(start)):
-                    return start
+            begins = start < len(text) and text[start] not in " \t" and self._begins(start)
+            if begins and not (sealing and self.sealed(start)):
+                return start
             gap = text.rfind("\n\n", low, gap + 1)
         return self._least_indented(lowest, highest)
 

@@ -8,7 +8,7 @@ TSV = "text/tab-separated-values"
 
 _MAX_HEADER = 2_000
 _LINE = re.compile(r"[^\r\n]*")
-_NUMBER = re.compile(r"[-+]?[\d.,/:\s]*\d[\d.,/:\s]*%?")
+_NUMBER = re.compile(r"[-+]?[.,/:\s]*+\d[\d.,/:\s]*+%?")
 
 
 def header_row(text: str, media_type: str) -> str:

@@ -25,7 +25,7 @@ _INLINE = MarkdownIt("commonmark")
 
 def heading_title(content: str) -> str:
     """The title of a heading, from what stands between its marks."""
-    content = content[:MAX_INLINE]
+    content = content[:MAX_INLINE].strip()
     if _MARKUP.search(content):
         if _SIMPLE.fullmatch(content):
             content = _SIMPLE_MARKS.sub(_marked, content)

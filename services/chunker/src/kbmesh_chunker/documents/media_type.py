@@ -115,9 +115,7 @@ _HEADING_LINE = re.compile(r"^#{1,6}[ \t]+\S", re.MULTILINE)
 _MARKDOWN_SIGN = re.compile(r"^(?:```|~~~|\|[ \t]*:?-{3,}|(?:[-*+]|\d+\.)[ \t]+\S)|\[[^\]\n]{1,80}\]\(", re.MULTILINE)
 _NOTEBOOK_START = re.compile(r'\{\s{0,8}"(?:cells|metadata|nbformat|nbformat_minor|worksheets)"\s{0,8}:')
 _NOTEBOOK_CELL = re.compile(r'"cell_type"\s{0,8}:\s{0,8}"(?:code|markdown|raw|heading)"')
-_TITLED = re.compile(
-    r"#{1,6}[ \t]+[^\s#][^\n]*\n(?:[ \t\r]*\n)+(?P<paragraph>[^\W\d_][^\n]*(?:\n[ \t]*[^\s#][^\n]*)*)"
-)
+_TITLED = re.compile(r"#{1,6}[ \t]+[^\s#][^\n]*\n(?:[ \t\r]*\n)+(?P<paragraph>[^\W\d_][^\n]*(?:\n[ \t]*[^\s#][^\n]*)*)")
 _SENTENCE_END = re.compile(r"[.!?:。！？：][\"'”’»)\]*_]*$")
 # Keys and values, and lines that end as those of code do.
 _SETTING = re.compile(r"^[ \t]*[\w.\[\]\"'-]+[ \t]*(?:[:+]?=|:(?=[ \t\r]|$))|[;{}\\][ \t\r]*$", re.MULTILINE)

@@ -34,31 +34,41 @@ _FIRST = (
     rf"|{_SIGN})"
 )
 _MARK = r"(?:[-*+]|[0-9]{1,9}[.)])"
-_ITEM = rf"{_MARK} {{1,4}}{_FIRST}{_REST}"
+_QUOTE_TEXT = rf"> ?+ {{0,2}}{_FIRST}"
+_ITEM_TEXT = rf"(?:(?:> ?+){{1,3}}+ {{0,2}})?+{_FIRST}"
+"""Of an item: its text, or that of a quote in it."""
+_ITEM = rf"{_MARK} {{1,4}}{_ITEM_TEXT}{_REST}"
 # What certainly ends a paragraph, also one within an item.
 _ENDS = (
     r"\Z|\#{1,6}[ \t\n]|`{3,}+[^`\n]*+\n|~~~"
     r"|<(?:!--|/?(?:center|details|div|h[1-6]|hr|ol|p|section|summary|table|ul)[ \t\n/>])"
 )
 
-# Fenced code in an item, all of whose lines have the indentation of the fence; without the end of its last line.
-_ITEM_FENCE = (
-    rf"(?P<in> {{2,}}+)```[^`|\n]*+\n(?:(?! *+```)(?:(?P=in)[^\n]*+|[ \t]*+)\n){{0,60}}+(?P=in)```[ \t]*+"
-    rf"(?=\n(?:{_BLANKS}| *+(?:[-*+]|[0-9]{{1,9}}[.)]) |\Z))"
-)
+
+def _fence_in(opening: str, indent: str) -> str:
+    """Fenced code in an item, whose lines all have the indentation of the fence; without the end of its last line."""
+    return (
+        rf"{opening}```[^`|\n]*+\n(?:(?! *+```)(?:{indent}[^\n]*+|[ \t]*+)\n){{0,60}}+{indent}```[ \t]*+"
+        rf"(?=\n(?:{_BLANKS}| *+(?:[-*+]|[0-9]{{1,9}}[.)]) |\Z))"
+    )
+
+
+_ITEM_FENCE = _fence_in(r"(?P<in> {2,}+)", r"(?P=in)")
+# The same for where Python would lose count of a group: it may raise SystemError for one within a possessive loop.
+_ANY_ITEM_FENCE = rf"(?=  )(?:{'|'.join(_fence_in(f' {{{width}}}', f' {{{width}}}') for width in range(2, 13))})"
 
 
 def _list(first: str, following: str, other: str) -> re.Pattern[str]:
     """A list of plain items, by the mark of its first item, of those in the same column, and of another list."""
     line = (
-        rf"(?:(?:{_BLANKS}{{0,3}}+(?:{following} {{1,4}}{_FIRST}| ++{_ITEM[: -len(_REST)]})"
-        rf"|[ \t]*+{_ON}|{_BLANKS}{{1,3}}+(?P=lead) {{2,}}+{_FIRST}){_REST})"
+        rf"(?:(?:{_BLANKS}{{0,3}}+(?:{following} {{1,4}}{_ITEM_TEXT}| ++{_ITEM[: -len(_REST)]})"
+        rf"|[ \t]*+{_ON}|{_BLANKS}{{1,3}}+(?P=lead) {{2,}}+{_ITEM_TEXT}| {{2,}}+{_QUOTE_TEXT}){_REST})"
     )
     # A line without the indentation of an item's text, and without a mark.
     outside = rf"(?!(?P=lead)  ) {{0,3}}(?!{_MARK}[ \t\n])[^ \t\n]"
     ends = rf"{_ENDS}|>|{other}[ \t]++\S|{_BLANKS}++(?:\Z|{outside}|{other} )"
     return re.compile(
-        rf"(?P<run>(?P<lead> {{0,3}}){first} {{1,4}}{_FIRST}{_REST}(?:{line}|{_BLANKS}{{0,3}}+{_ITEM_FENCE}\n)"
+        rf"(?P<run>(?P<lead> {{0,3}}){first} {{1,4}}{_ITEM_TEXT}{_REST}(?:{line}|{_BLANKS}{{0,3}}+{_ANY_ITEM_FENCE}\n)"
         rf"{{0,{MAX_BLOCK_LINES}}}+(?:(?!{_BLANKS}{{0,3}}+[-*+0-9]){line})*+)(?P<end>(?={ends}))?"
     )
 
@@ -67,10 +77,12 @@ _BULLETS = _list(r"(?P<sign>[-*+])", r"(?P=sign)", r"(?:(?!(?P=sign))[-*+]|1[.)]
 _NUMBERS = _list(r"[0-9]{1,9}(?P<sign>[.)])", r"[0-9]{1,9}(?P=sign)", r"(?:[-*+]|1(?!(?P=sign))[.)])")
 _FLAT_ITEM = re.compile(rf"^{_MARK} ", re.MULTILINE)
 # What comes after the first line of a list, each with the end of the line before it.
-_NESTED = re.compile(rf"\n(?: ++(?:{_MARK} |```)|[ \t]*+\n )")
+_NESTED = re.compile(rf"\n(?: ++(?:{_MARK} |```|>)|[ \t]*+\n )")
 _ITEM_MARK = r"(?P<indent> *+)(?:(?P<bullet>[-*+])|(?P<number>[0-9]{1,9})(?P<point>[.)])) +(?=\S)"
 _FIRST_PART = re.compile(_ITEM_MARK)
-_PART = re.compile(rf"\n(?:{_ITEM_MARK}|[ \t]*+\n(?P<paragraph> ++)(?!{_MARK} |```)(?=\S)|{_ITEM_FENCE})")
+_PART = re.compile(
+    rf"\n(?:{_ITEM_MARK}|(?P<quote> ++)(?=>)|[ \t]*+\n(?P<paragraph> ++)(?!{_MARK} |```)(?=\S)|{_ITEM_FENCE})"
+)
 _FENCE_IN_LIST = re.compile(rf"\n{_ITEM_FENCE}")
 _MAX_DEPTH = 6
 _MOST_LINES = re.compile(rf"(?:[^\n]*+\n){{{MAX_BLOCK_LINES}}}")
@@ -280,16 +292,23 @@ class PlainBlocks:
         parts = [(start, 3)]
         items = [(first.end() - start, first["bullet"] or first["point"])]
         # Of each item that is open: the column of its content, and the sign of its list.
+        quoted = text[first.end()] == ">"
         for found in _PART.finditer(text, first.end(), end):
-            below = found["paragraph"] or found["in"]
+            below = found["paragraph"] or found["quote"] or found["in"]
             if below is not None:
                 column = len(below)
                 while items and items[-1][0] > column:
                     items.pop()
+                    quoted = False
                 if not items or column - items[-1][0] >= 4:
                     return None
-                parts.append((found.start("paragraph" if found["in"] is None else "in"), 2 if len(items) == 1 else 1))
+                # A line that goes on with a quote begins no part.
+                if not quoted or not found["quote"]:
+                    begins = found.start("in" if found["in"] else "quote" if found["quote"] else "paragraph")
+                    parts.append((begins, 2 if len(items) == 1 else 1))
+                quoted = found["in"] is None and text[found.end()] == ">"
                 continue
+            quoted = text[found.end()] == ">"
             column = len(found["indent"])
             sign = found["bullet"] or found["point"]
             outer, inner = (items[-2][0] if len(items) > 1 else 0), (items[-1][0] if items else 0)

@@ -8,8 +8,9 @@ from kbmesh_chunker.context import Context
 from kbmesh_chunker.strategies.port import Work
 
 _LINE_END = re.compile(r"\r\n?|\n")
-# GitHub's tables: the row below the header. A line of it has nothing but these signs.
-_DELIMITERS = re.compile(r"[ \t]{0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)+\|?[ \t]*")
+# GitHub's tables: the row below the header. A line of it has nothing but these signs. Nothing is given back, so that
+# a row of spaces without an end is looked through once.
+_DELIMITERS = re.compile(r"[ \t]{0,3}+\|?+[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)++\|?+[ \t]*+")
 _DELIMITER = re.compile(r"\|[ \t]*:?-")
 
 
