@@ -2,6 +2,9 @@
      wait and run, which rise before latency does; the others on CPU. */}}
 {{- define "kbmesh.scaling" -}}
 {{- $scaling := .values.autoscaling -}}
+{{- if gt (int $scaling.minReplicas) (int $scaling.maxReplicas) -}}
+{{- fail (printf "%s.autoscaling: minReplicas %d is above maxReplicas %d" .component (int $scaling.minReplicas) (int $scaling.maxReplicas)) -}}
+{{- end -}}
 {{- $byTokens := has .component (list "embedder" "reranker") -}}
 {{- $facts := index (include "kbmesh.facts" . | fromYaml) .component -}}
 {{- if eq $scaling.by "hpa" -}}
