@@ -323,7 +323,10 @@ class Batcher(Generic[PayloadT, ResultT]):
         for lane in self._lanes_in_order():
             queue = self._lanes[lane]
             batch, expired = queue.take_batch(
-                draw_tokens=self._limits.draw_tokens, batch_tokens=self._limits.batch_tokens, now=self._clock()
+                draw_tokens=self._limits.draw_tokens,
+                patient_draw_tokens=self._limits.patient_draw_tokens(lane),
+                batch_tokens=self._limits.batch_tokens,
+                now=self._clock(),
             )
             self._drop(lane, "expired", expired)
             if batch:

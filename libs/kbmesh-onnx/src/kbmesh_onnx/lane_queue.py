@@ -21,6 +21,8 @@ ResultT = TypeVar("ResultT")
 
 MAX_DRAWN_ITEMS = 2048
 """Items of one draw, which is done on the event loop: so many short ones fill any device."""
+PATIENT_SECONDS = 30.0
+"""An item whose deadline is further away than this has time. Several times what a draw takes on a slow device."""
 SWEEP_TENANTS = 256
 """Beyond so many tenants, those who have nothing here are looked for after each batch."""
 
@@ -79,6 +81,10 @@ class Entry(Generic[PayloadT, ResultT]):
     def expired(self, now: float) -> bool:
         """Whether its deadline has passed."""
         return self.deadline is not None and self.deadline <= now
+
+    def patient(self, now: float) -> bool:
+        """Whether it may wait for others to be sorted with."""
+        return self.deadline is None or self.deadline - now > PATIENT_SECONDS
 
 
 def split_by_length(
@@ -183,15 +189,19 @@ class LaneQueue(Generic[PayloadT, ResultT]):
             self._arrivals += 1
 
     def take_batch(
-        self, *, draw_tokens: int, batch_tokens: int, now: float
+        self, *, draw_tokens: int, patient_draw_tokens: int, batch_tokens: int, now: float
     ) -> tuple[list[Entry[PayloadT, ResultT]], list[Entry[PayloadT, ResultT]]]:
-        """The next batch, and what had expired before it. The batch is empty where nothing waits."""
+        """The next batch, and what had expired before it. The batch is empty where nothing waits.
+
+        A new draw has `draw_tokens`, or `patient_draw_tokens` where all of its items have time.
+        """
         expired: list[Entry[PayloadT, ResultT]] = []
         if self._plan_is_stale:
             self._put_back()
         while self.tokens > 0:
             if not self._planned:
-                self._planned.extend(split_by_length(self._draw(draw_tokens), batch_tokens))
+                drawn = self._draw(draw_tokens, patient_draw_tokens, now)
+                self._planned.extend(split_by_length(drawn, batch_tokens))
             batch: list[Entry[PayloadT, ResultT]] = []
             active = max(1, self._active)
             for entry in self._planned.popleft():
@@ -254,10 +264,10 @@ class LaneQueue(Generic[PayloadT, ResultT]):
         for tenant in self._tenants.values():
             yield from (entry for _, _, entry in tenant.waiting if not entry.submission.abandoned)
 
-    def _draw(self, draw_tokens: int) -> list[Entry[PayloadT, ResultT]]:
+    def _draw(self, draw_tokens: int, patient_draw_tokens: int, now: float) -> list[Entry[PayloadT, ResultT]]:
         """Takes items, each of the tenant that was given least so far, until they are so many tokens."""
         drawn: list[Entry[PayloadT, ResultT]] = []
-        tokens = 0
+        tokens, limit = 0, patient_draw_tokens
         heads: list[tuple[float, int, str]] = []
         for name in self._tenants:
             self._offer(heads, name)
@@ -265,7 +275,9 @@ class LaneQueue(Generic[PayloadT, ResultT]):
         while heads:
             tenant = self._tenants[heads[0][2]]
             entry = tenant.waiting[0][2]
-            if drawn and (tokens + entry.tokens > draw_tokens or len(drawn) == MAX_DRAWN_ITEMS):
+            if not entry.patient(now):
+                limit = draw_tokens
+            if drawn and (tokens + entry.tokens > limit or len(drawn) == MAX_DRAWN_ITEMS):
                 break
             _, _, name = heapq.heappop(heads)
             drawn.append(heapq.heappop(tenant.waiting)[2])
