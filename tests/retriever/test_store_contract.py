@@ -1,15 +1,21 @@
-"""What every vector store must do, on the real engine behind kbmesh-edge."""
+"""What every vector store must do: Qdrant's engine behind kbmesh-edge, Pinecone's SDK against a server that speaks its
+API, and the example of a store of one's own."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack
 from dataclasses import replace
+from importlib.util import find_spec
 from uuid import uuid4
 
 import edge_process
 import numpy as np
 import pytest
+from kbmesh_retriever.stores.pinecone import PineconeStore
 from kbmesh_retriever.stores.port import (
+    CollectionInfo,
     Condition,
+    Distance,
     Hit,
     Point,
     PointFilter,
@@ -19,7 +25,18 @@ from kbmesh_retriever.stores.port import (
     VectorStore,
 )
 from kbmesh_retriever.stores.qdrant import QdrantStore
+from kbmesh_rpc.errors import Conflict, InvalidField
+from memory_store import MemoryStore
+from pinecone_server import API_KEY, PineconeServer, pinecone_server
 from store_points import DIMENSION, chunk, direction, document, names, scope, words
+
+NewStore = Callable[[], VectorStore]
+"""Connects once more to what is stored."""
+
+PINECONE = pytest.param(
+    "pinecone",
+    marks=pytest.mark.skipif(find_spec("pinecone") is None, reason="kbmesh-retriever[pinecone] is not installed"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -28,11 +45,36 @@ def edge_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="module")
+def pinecone() -> Iterator[PineconeServer]:
+    with pinecone_server() as server:
+        server.lag = 1
+        yield server
+
+
+@pytest.fixture(params=["qdrant", PINECONE, "memory"])
+async def new_store(request: pytest.FixtureRequest) -> AsyncIterator[NewStore]:
+    async with AsyncExitStack() as opened:
+        only = MemoryStore()
+
+        def connect() -> VectorStore:
+            store: VectorStore
+            match request.param:
+                case "qdrant":
+                    store = QdrantStore.connect(request.getfixturevalue("edge_url"))
+                case "pinecone":
+                    store = PineconeStore.connect(API_KEY, host=request.getfixturevalue("pinecone").url)
+                case _:
+                    store = only
+            opened.push_async_callback(store.close)
+            return store
+
+        yield connect
+
+
 @pytest.fixture
-async def store(edge_url: str) -> AsyncIterator[VectorStore]:
-    store = QdrantStore.connect(edge_url)
-    yield store
-    await store.close()
+def store(new_store: NewStore) -> VectorStore:
+    return new_store()
 
 
 @pytest.fixture
@@ -174,9 +216,23 @@ async def test_a_shared_collection_shows_each_its_own(store: VectorStore, collec
     assert [await store.count(collection, of) for of in scopes] == [0, 5, 5, 5]
 
 
-SOURCES = {
-    "mail": {"source_type": "email", "media_type": "message/rfc822", "metadata": {"year": "2024", "team": "ops"}},
-    "page": {"source_type": "web", "media_type": "text/html", "metadata": {"year": "2025.5", "team": "sales"}},
+SOURCES: dict[str, dict[str, object]] = {
+    "mail": {
+        "source_type": "email",
+        "media_type": "message/rfc822",
+        "metadata": {"year": "2024", "team": "ops"},
+        "author": "ann",
+        "time": 1_700_000_000.5,
+        "tags": ["red", "blue"],
+    },
+    "page": {
+        "source_type": "web",
+        "media_type": "text/html",
+        "metadata": {"year": "2025.5", "team": "sales"},
+        "author": "bob",
+        "time": 1_800_000_000,
+        "tags": ["blue"],
+    },
     "code": {"source_type": "file", "strategy": "code", "metadata": {"year": "-3", "a.b": "x", "c d": "y"}},
     "note": {"source_type": "file", "metadata": {"year": "MMXX", "team": "ops"}},
 }
@@ -217,6 +273,11 @@ FILTERS: dict[str, tuple[PointFilter, set[str]]] = {
     "unknown name": (PointFilter(all=(Condition(field="metadata.none", any_of=("x",)),)), set()),
     "range": (PointFilter(all=(Condition(field="metadata.year", gte=2024, lte=2025.5),)), {"mail", "page"}),
     "half a range": (PointFilter(all=(Condition(field="metadata.year", lte=0),)), {"code"}),
+    "author": (PointFilter(all=(Condition(field="author", any_of=("ann", "eve")),)), {"mail"}),
+    "one of several tags": (PointFilter(all=(Condition(field="tags", any_of=("red", "green")),)), {"mail"}),
+    "none of the tags": (PointFilter(none=(Condition(field="tags", any_of=("red",)),)), {"page", "code", "note"}),
+    "time": (PointFilter(all=(Condition(field="time", gte=1_700_000_000.5, lte=1_750_000_000),)), {"mail"}),
+    "not in that time": (PointFilter(none=(Condition(field="time", gte=1_750_000_000),)), {"mail", "code", "note"}),
     "none in range": (PointFilter(none=(Condition(field="metadata.year", gte=2025),)), {"mail", "code", "note"}),
 }
 
@@ -265,12 +326,10 @@ async def test_a_collection_that_does_not_exist_holds_nothing(store: VectorStore
     await store.delete_knowledge_base("absent", HANDBOOK, drop_collection=False)
 
 
-async def test_many_may_ensure_one_collection_at_once(edge_url: str, store: VectorStore) -> None:
+async def test_many_may_ensure_one_collection_at_once(new_store: NewStore, store: VectorStore) -> None:
     name = f"kb-{uuid4()}"
-    stores = [QdrantStore.connect(edge_url) for _ in range(4)]
+    stores = [new_store() for _ in range(4)]
     await asyncio.gather(*(each.ensure_collection(name, dimension=DIMENSION) for each in [*stores, *stores]))
-    for each in stores:
-        await each.close()
     await store.upsert(name, [chunk(HANDBOOK, "a", "report")])
     assert names((await search(store, name, HANDBOOK)).keyword) == ["a"]
 
@@ -290,3 +349,191 @@ async def test_float_vectors_of_other_layouts_are_stored(store: VectorStore, col
 
 async def test_the_store_is_healthy(store: VectorStore) -> None:
     await store.health()
+
+
+@pytest.mark.parametrize("distance", Distance)
+async def test_nearer_is_better_by_every_distance(store: VectorStore, distance: Distance) -> None:
+    name = f"kb-{uuid4()}"
+    await store.ensure_collection(name, dimension=DIMENSION, distance=distance)
+    await store.upsert(
+        name,
+        [
+            chunk(HANDBOOK, "far", "alpha", dense=direction(1.0, 2.0)),
+            chunk(HANDBOOK, "near", "alpha beta", dense=direction(1.0, 0.1)),
+            chunk(HANDBOOK, "middle", "beta", dense=direction(3.0, 4.0)),
+        ],
+    )
+    found = await search(store, name, HANDBOOK, "beta", distance=distance)
+    assert names(found.dense) == ["near", "middle", "far"]
+    # Of unit length all three are the cosine, so a threshold means the same.
+    assert found.dense[1].score == pytest.approx(0.6, abs=1e-6)
+    assert sorted(names(found.keyword)) == ["middle", "near"]
+    found = await search(store, name, HANDBOOK, distance=distance, min_dense_score=found.dense[1].score)
+    assert names(found.dense) == ["near", "middle"]
+
+
+async def test_lengths_count_by_the_dot_product_alone(store: VectorStore) -> None:
+    name = f"kb-{uuid4()}"
+    await store.ensure_collection(name, dimension=DIMENSION, distance=Distance.DOT)
+    await store.upsert(
+        name,
+        [
+            chunk(HANDBOOK, "long", "x", dense=np.float32(10) * direction(1.0, 1.0)),
+            chunk(HANDBOOK, "short", "x", dense=direction(1.0)),
+        ],
+    )
+    assert names((await search(store, name, HANDBOOK, distance=Distance.DOT)).dense) == ["long", "short"]
+
+
+async def test_a_collection_tells_what_it_is(store: VectorStore) -> None:
+    name = f"kb-{uuid4()}"
+    assert not await store.exists(name)
+    assert await store.info(name) is None
+    await store.ensure_collection(name, dimension=DIMENSION, distance=Distance.EUCLIDEAN, shared=True)
+    assert await store.exists(name)
+    for base in ("handbook", "wiki", "faq"):
+        of = scope("acme", base)
+        await store.upsert(name, [chunk(of, "a", "report"), chunk(of, "b", "report", index=1)])
+    info = CollectionInfo(dimension=DIMENSION, distance=Distance.EUCLIDEAN, points=6, keywords=True)
+    assert await store.info(name) == info
+
+    for other in ({"dimension": DIMENSION + 1, "distance": Distance.EUCLIDEAN}, {"dimension": DIMENSION}):
+        with pytest.raises(Conflict):
+            await store.ensure_collection(name, **other)
+    assert await store.info(name) == info
+
+
+async def test_a_point_without_a_vector_is_found_by_its_words_alone(store: VectorStore, collection: str) -> None:
+    point = replace(chunk(HANDBOOK, "signs", "zeta"), dense=None)
+    await store.upsert(collection, [point, chunk(HANDBOOK, "text", "report", dense=direction(0.0, 1.0))])
+    found = await search(store, collection, HANDBOOK, "zeta")
+    assert (names(found.dense), names(found.keyword)) == (["text"], ["signs"])
+    (read,) = [one async for page in store.read_generation(collection, HANDBOOK, document("signs"), 1) for one in page]
+    assert read.dense is None
+
+
+async def test_a_version_is_read_as_it_was_written(store: VectorStore, collection: str) -> None:
+    written = [
+        chunk(HANDBOOK, "a.md", f"report {index}", dense=direction(1.0, index), index=index, metadata={"n": "1"})
+        for index in range(250)
+    ]
+    await store.upsert(collection, [*written, chunk(HANDBOOK, "a.md", "report", generation=2)])
+    pages = [page async for page in store.read_generation(collection, HANDBOOK, document("a.md"), 1)]
+    read = {point.id: point for page in pages for point in page}
+    assert sum(map(len, pages)) == len(read) == 250
+    for point in written:
+        same = read[point.id]
+        assert (same.payload, same.sparse.indices) == (point.payload, point.sparse.indices)
+        np.testing.assert_allclose(same.dense, point.dense, rtol=1e-6)
+    assert [page async for page in store.read_generation(collection, HANDBOOK, document("none"), 1) if page] == []
+    assert [page async for page in store.read_generation("absent", HANDBOOK, document("a.md"), 1) if page] == []
+
+
+async def test_payloads_are_changed_in_place(store: VectorStore, collection: str) -> None:
+    def version(generation: int) -> list[Point]:
+        return [
+            chunk(
+                HANDBOOK,
+                "a.md",
+                "report",
+                generation=generation,
+                index=index,
+                metadata={"team": "ops", "year": "2024"},
+                author="ann",
+            )
+            for index in range(3)
+        ]
+
+    await store.upsert(collection, [*version(1), *version(2), chunk(HANDBOOK, "b.md", "report")])
+    change = {"metadata": {"team": "sales"}, "tags": ["new"], "author": None}
+    await store.update_payload(collection, HANDBOOK, document("a.md"), 2, change, indexes=[0, 2])
+    await store.update_payload(collection, scope("globex", "handbook"), document("a.md"), 2, {"tags": ["stolen"]})
+
+    async def kept(condition: Condition) -> set[tuple[int, int]]:
+        found = await search(store, collection, HANDBOOK, filter=PointFilter(all=(condition,)))
+        return {(hit.payload["generation"], hit.payload["index"]) for hit in found.dense}
+
+    assert await kept(Condition(field="metadata.team", any_of=("sales",))) == {(2, 0), (2, 2)}
+    assert await kept(Condition(field="tags", any_of=("new",))) == {(2, 0), (2, 2)}
+    assert await kept(Condition(field="tags", any_of=("stolen",))) == set()
+    assert await kept(Condition(field="author", any_of=("ann",))) == {(1, 0), (1, 1), (1, 2), (2, 1)}
+    # Numbers of the former metadata do not outlive it.
+    assert await kept(Condition(field="metadata.year", gte=0)) == {(1, 0), (1, 1), (1, 2), (2, 1)}
+    (first, *_) = [
+        one async for page in store.read_generation(collection, HANDBOOK, document("a.md"), 2) for one in page
+    ]
+    expected = next(point.payload for point in version(2) if point.payload["index"] == first.payload["index"])
+    if first.payload["index"] != 1:
+        expected = {key: value for key, value in {**expected, **change}.items() if value is not None}
+    assert first.payload == expected
+    with pytest.raises(ValueError):
+        await store.update_payload(collection, HANDBOOK, document("a.md"), 2, {"tenant": "globex"})
+
+
+async def test_documents_and_what_a_filter_keeps_are_deleted(store: VectorStore, collection: str) -> None:
+    stranger = scope("globex", "handbook")
+    for of in (HANDBOOK, stranger):
+        await store.upsert(collection, [chunk(of, name, "report", **payload) for name, payload in SOURCES.items()])
+    await store.delete_document(collection, HANDBOOK, document("mail"))
+    await store.delete_matching(
+        collection, HANDBOOK, PointFilter(none=(Condition(field="source_type", any_of=("web",)),))
+    )
+    assert names((await search(store, collection, HANDBOOK)).dense) == ["page"]
+    assert await store.count(collection, stranger) == len(SOURCES)
+    with pytest.raises(ValueError):
+        await store.delete_matching(collection, stranger, PointFilter())
+    assert await store.count(collection, stranger) == len(SOURCES)
+    await store.delete_document("absent", HANDBOOK, document("mail"))
+
+
+async def test_points_that_name_principals_are_for_them_alone(store: VectorStore, collection: str) -> None:
+    await store.upsert(
+        collection,
+        [
+            chunk(HANDBOOK, "open", "report"),
+            chunk(HANDBOOK, "empty", "report", principals=[]),
+            chunk(HANDBOOK, "ann's", "report", principals=["user:ann", "group:ops"]),
+            chunk(HANDBOOK, "bob's", "report", principals=["user:bob"]),
+        ],
+    )
+
+    async def seen_by(principals: list[str] | None) -> list[str]:
+        found = await search(store, collection, HANDBOOK, principals=principals)
+        assert sorted(names(found.dense)) == sorted(names(found.keyword))
+        return sorted(names(found.dense))
+
+    assert await seen_by(None) == ["ann's", "bob's", "empty", "open"]
+    assert await seen_by([]) == ["empty", "open"]
+    assert await seen_by(["user:eve", '"user:ann"', "$ne"]) == ["empty", "open"]
+    assert await seen_by(["group:ops", "user:eve"]) == ["ann's", "empty", "open"]
+    with pytest.raises(InvalidField):
+        await search(
+            store,
+            collection,
+            HANDBOOK,
+            filter=PointFilter(any=(Condition(field="principals", any_of=("user:bob",)),)),
+        )
+
+
+async def test_ret_22_equal_text_in_two_knowledge_bases_is_two_records(store: VectorStore, collection: str) -> None:
+    """RET-22."""
+    one, other = scope("acme", "a"), scope("acme", "b")
+    text = "Holiday policy: 25 days"
+    await store.upsert(collection, [chunk(one, "1", text)])
+    await store.upsert(collection, [chunk(other, "9", text)])
+    assert names((await search(store, collection, one, text)).keyword) == ["1"]
+    await store.delete_document(collection, one, document("1"))
+    found = await search(store, collection, other, text)
+    assert (names(found.dense), names(found.keyword)) == (["9"], ["9"])
+
+
+async def test_ret_18_an_empty_collection_gives_empty_lists(store: VectorStore, collection: str) -> None:
+    """RET-18."""
+    assert await search(store, collection, HANDBOOK, "anything") == SearchResult(dense=(), keyword=())
+
+
+async def test_a_long_list_comes_with_its_payloads(store: VectorStore, collection: str) -> None:
+    await store.upsert(collection, [chunk(HANDBOOK, f"{number}.md", "report", index=number) for number in range(230)])
+    found = await search(store, collection, HANDBOOK, limit=2000)
+    assert len(found.dense) == len(found.keyword) == 230
+    assert {hit.payload["text"] for hit in found.dense} == {"report"}

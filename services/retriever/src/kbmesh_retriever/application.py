@@ -24,7 +24,7 @@ from kbmesh_retriever.retrieve.request import RetrievalLimits
 from kbmesh_retriever.retriever_servicer import RetrieverServicer
 from kbmesh_retriever.settings import RetrieverSettings
 from kbmesh_retriever.stores.port import VectorStore
-from kbmesh_retriever.stores.qdrant import QdrantStore
+from kbmesh_retriever.stores.registry import open_store
 
 
 class RetrieverApplication:
@@ -134,11 +134,7 @@ async def make_application(settings: RetrieverSettings) -> RetrieverApplication:
             max_job_results=settings.job_max_results,
             job_retention_seconds=settings.job_retention_seconds,
         ),
-        store=QdrantStore.connect(
-            settings.qdrant_url,
-            api_key=settings.qdrant_api_key.get_secret_value() or None,
-            timeout_seconds=settings.qdrant_timeout_seconds,
-        ),
+        store=open_store(settings),
         chunker=ChunkerClient(chunker, limit_seconds=settings.chunk_timeout_seconds),
         embedder=EmbedderClient(embedder, limit_seconds=settings.embed_timeout_seconds),
         reranker=reranker,

@@ -19,12 +19,33 @@ class RetrieverSettings(ServerSettings):
     catalog_url: SecretStr = SecretStr("")
     """Database of the catalog: sqlite:///PATH or postgresql://USER:PASSWORD@HOST/NAME. Unset: SQLite in
     HOME/data/catalog.db."""
+    vector_store: str = "qdrant"
+    """Where vectors are kept: qdrant, pinecone, or the name of a registered store."""
     qdrant_url: str = "http://127.0.0.1:7404"
     """Qdrant's gRPC port, or kbmesh-edge: http://HOST:PORT or https://HOST:PORT."""
     qdrant_api_key: SecretStr = SecretStr("")
     """Qdrant's API key. Unset sends none."""
     qdrant_timeout_seconds: float = Field(default=30.0, gt=0)
     """How long one call to Qdrant may take."""
+    qdrant_expected_points: int = Field(default=0, ge=0)
+    """Chunks that one collection will come to hold, which decides how new collections are set up: exact search below
+    100,000, graphs from there, int8 quantisation from 1,000,000, shards and disk from 100,000,000."""
+    qdrant_filterable_metadata: str = ""
+    """Names of metadata that get a payload index in new collections, separated by commas."""
+    pinecone_api_key: SecretStr = SecretStr("")
+    """Pinecone's API key."""
+    pinecone_host: str = ""
+    """Pinecone's control plane. Unset: the public one."""
+    pinecone_index_prefix: str = "kbmesh"
+    """Indexes are named PREFIX-DIMENSION-METRIC."""
+    pinecone_cloud: str = "aws"
+    """Cloud of the serverless indexes that are made."""
+    pinecone_region: str = "us-east-1"
+    """And its region."""
+    pinecone_timeout_seconds: float = Field(default=30.0, gt=0)
+    """How long one call to Pinecone may take, repetitions included."""
+    pinecone_visible_seconds: float = Field(default=120.0, gt=0)
+    """How long a write to Pinecone is waited for until searches see it."""
 
     chunker_address: str = "127.0.0.1:7401"
     """Address of the chunker, in gRPC's name syntax: HOST:PORT, or dns:///HOST:PORT for every replica behind a name."""
