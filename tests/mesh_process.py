@@ -105,8 +105,8 @@ class Mesh:
         return done
 
     def json(self, *arguments: str | Path) -> Any:
-        """Runs the command and parses the one object that it prints."""
-        return json.loads(self.kbmesh(*arguments).stdout)
+        """Runs the command and parses the object that it prints, the last one of several lines."""
+        return json.loads(self.kbmesh(*arguments).stdout.splitlines()[-1])
 
     def error(self, *arguments: str | Path) -> dict[str, Any]:
         """Runs a command that must fail and gives its error."""

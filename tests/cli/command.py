@@ -18,6 +18,10 @@ class Done:
         """The one object that was printed."""
         return json.loads(self.out)
 
+    def lines(self) -> list[Any]:
+        """The objects that were printed, one a line."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
 
 Kbmesh = Callable[..., Coroutine[Any, Any, Done]]
 """Runs a command in this process."""

@@ -2,12 +2,14 @@
 """A mesh that answers what a test tells it to, behind kbmesh's real server."""
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
 from kbmesh.chunker.v1 import chunker_pb2, chunker_pb2_grpc
+from kbmesh.errors.v1 import errors_pb2
 from kbmesh.retriever.v1 import (
     ingestion_pb2,
     ingestion_pb2_grpc,
@@ -17,6 +19,7 @@ from kbmesh.retriever.v1 import (
     retriever_pb2_grpc,
 )
 from kbmesh_rpc.call import CallContext, current_call
+from kbmesh_rpc.errors import DocumentNotFound, JobNotFound
 from kbmesh_rpc.server import Registration
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -39,6 +42,11 @@ class Script:
     requests: list[Any] = field(default_factory=list)
     calls: list[CallContext] = field(default_factory=list)
     ingested: list[str] = field(default_factory=list)
+    documents: dict[str, ingestion_pb2.IngestDocument] = field(default_factory=dict)
+    """What was taken in and not deleted."""
+    jobs: dict[str, dict[str, ingestion_pb2.JobResult]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    """Reason for which a document fails, by its name."""
 
     def __post_init__(self) -> None:
         self.reading.set()
@@ -95,19 +103,66 @@ class Ingestion(ingestion_pb2_grpc.IngestionServiceServicer):
     async def Ingest(
         self, request_iterator: AsyncIterator[ingestion_pb2.IngestRequest], context: Context
     ) -> AsyncIterator[ingestion_pb2.IngestResponse]:
-        self._script.note(await anext(request_iterator))
+        first = await anext(request_iterator)
+        self._script.note(first)
+        job = self._script.jobs.setdefault(first.options.job_id, {}) if first.options.job_id else {}
         await self._script.reading.wait()
         async for request in request_iterator:
-            document = request.document
-            self._script.ingested.append(document.external_id)
-            yield ingestion_pb2.IngestResponse(
-                external_id=document.external_id,
-                document_id=f"id of {document.external_id}",
-                outcome=ingestion_pb2.INGEST_OUTCOME_NEW,
-                chunks=2,
-                embedded=2,
-                tokens=20,
+            response = self._take(request.document)
+            content = request.document.document.text.encode() or request.document.document.data
+            job[request.document.external_id] = ingestion_pb2.JobResult(
+                result=response, content_sha256=hashlib.sha256(content).digest()
             )
+            yield response
+
+    def _take(self, document: ingestion_pb2.IngestDocument) -> ingestion_pb2.IngestResponse:
+        self._script.ingested.append(document.external_id)
+        has_content = bool(document.document.text or document.document.data)
+        reason = self._script.refused.get(document.external_id, "" if has_content else "DOCUMENT_EMPTY")
+        if reason:
+            return ingestion_pb2.IngestResponse(
+                external_id=document.external_id,
+                outcome=ingestion_pb2.INGEST_OUTCOME_FAILED,
+                error=errors_pb2.ItemError(
+                    reason=errors_pb2.ErrorReason.Value(f"ERROR_REASON_{reason}"), message="refused"
+                ),
+            )
+        self._script.documents[document.external_id] = document
+        return ingestion_pb2.IngestResponse(
+            external_id=document.external_id,
+            document_id=f"id of {document.external_id}",
+            outcome=ingestion_pb2.INGEST_OUTCOME_NEW,
+            chunks=2,
+            embedded=2,
+            tokens=20,
+        )
+
+    async def ListDocuments(
+        self, request: ingestion_pb2.ListDocumentsRequest, context: Context
+    ) -> ingestion_pb2.ListDocumentsResponse:
+        self._script.note(request)
+        return ingestion_pb2.ListDocumentsResponse(
+            documents=[
+                ingestion_pb2.Document(external_id=name, uri=document.uri)
+                for name, document in sorted(self._script.documents.items())
+            ]
+        )
+
+    async def DeleteDocument(
+        self, request: ingestion_pb2.DeleteDocumentRequest, context: Context
+    ) -> ingestion_pb2.DeleteDocumentResponse:
+        self._script.note(request)
+        if self._script.documents.pop(request.document, None) is None:
+            raise DocumentNotFound(knowledge_base=request.knowledge_base, document=request.document)
+        return ingestion_pb2.DeleteDocumentResponse(chunks_deleted=2)
+
+    async def ListJobResults(
+        self, request: ingestion_pb2.ListJobResultsRequest, context: Context
+    ) -> ingestion_pb2.ListJobResultsResponse:
+        self._script.note(request)
+        if request.job_id not in self._script.jobs:
+            raise JobNotFound(knowledge_base=request.knowledge_base, job=request.job_id)
+        return ingestion_pb2.ListJobResultsResponse(results=self._script.jobs[request.job_id].values())
 
 
 class Retriever(retriever_pb2_grpc.RetrieverServiceServicer):

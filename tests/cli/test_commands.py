@@ -238,19 +238,22 @@ async def test_ingest_tells_of_every_document(script: Script, endpoint: str, kbm
     arguments = ("ingest", "handbook", tmp_path / "docs", "--base", tmp_path, "--endpoint", endpoint)
     done = await kbmesh(*arguments, "--json")
     assert done.code == 1
-    printed = done.json()
+    *documents, printed = done.lines()
     assert {key: value for key, value in printed.items() if isinstance(value, int)} == {
         "total": 2,
         "new": 1,
         "changed": 0,
         "unchanged": 0,
         "failed": 1,
+        "resumed": 0,
         "chunks": 2,
         "embedded": 2,
         "tokens": 20,
         "truncated": 0,
+        "pruned": 0,
     }
-    outcomes = {document["external_id"]: document["outcome"] for document in printed["documents"]}
+    assert printed["failures"] == [{"external_id": "docs/empty.md", "reason": "DOCUMENT_EMPTY"}]
+    outcomes = {document["external_id"]: document["outcome"] for document in documents}
     assert outcomes == {"docs/a.md": "NEW", "docs/empty.md": "FAILED"}
     done = await kbmesh(*arguments, "--keep-going-ok")
     assert done.code == 0

@@ -41,13 +41,11 @@ def test_bad_files_fail_alone(shared_mesh: Mesh, tmp_path: Path) -> None:
 
     done = shared_mesh.kbmesh("ingest", "bad-files", tmp_path, check=False)
 
-    report = json.loads(done.stdout)
+    *documents, report = map(json.loads, done.stdout.splitlines())
     assert done.returncode == 1
     assert report["new"] == 1
     assert report["failed"] == 5
-    reasons = {
-        Path(entry["external_id"]).name: entry["error"]["reason"] for entry in report["documents"] if entry["error"]
-    }
+    reasons = {Path(entry["external_id"]).name: entry["error"]["reason"] for entry in documents if entry["error"]}
     assert reasons == {
         "empty.md": "DOCUMENT_EMPTY",
         "blank.txt": "DOCUMENT_EMPTY",

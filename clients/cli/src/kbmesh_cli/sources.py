@@ -1,10 +1,11 @@
 """Files to take in: found in folders, named in a stable way, read one at a time."""
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from kbmesh_client import MAX_DOCUMENT_BYTES, IngestDocument, IngestOutcome, IngestResult, ItemError
 
@@ -25,6 +26,8 @@ class SourceFile:
     """Where it is."""
     channel: SlackChannel | None = None
     """What is taken in, where it is a channel of a Slack export and no file."""
+    described: Mapping[str, Any] = field(default_factory=dict)
+    """What is known of it besides: fields of `IngestDocument`."""
 
 
 def find_files(paths: Sequence[Path], *, base: Path | None = None) -> list[SourceFile]:
@@ -84,7 +87,8 @@ def _name(path: Path, base: Path | None) -> str:
 
 
 def read_document(source: SourceFile, *, max_bytes: int) -> IngestDocument | IngestResult:
-    """Reads a file. Gives the failed result of one that is too large, empty or cannot be read."""
+    """Reads a file. Gives the failed result of one that is too large or cannot be read. An empty one is sent: the mesh
+    knows whether it was empty before."""
     if source.channel is not None:
         return _read_channel(source, source.channel, max_bytes=max_bytes)
     try:
@@ -100,14 +104,13 @@ def read_document(source: SourceFile, *, max_bytes: int) -> IngestDocument | Ing
         content = source.path.read_bytes()
     except OSError as error:
         return failed(source, "DOCUMENT_UNREADABLE", f"cannot be read: {error.strerror or error}")
-    if not content:
-        return failed(source, "DOCUMENT_EMPTY", "the file is empty")
     return IngestDocument(
         external_id=source.external_id,
         content=content,
         filename=PurePosixPath(source.external_id).name,
         uri=source.path.absolute().as_uri(),
         created_at=datetime.fromtimestamp(status.st_mtime, UTC),
+        **source.described,
     )
 
 

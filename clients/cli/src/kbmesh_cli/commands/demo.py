@@ -12,9 +12,9 @@ from kbmesh_client import KbmeshClient, KnowledgeBaseAlreadyExists, Retrieval
 from rich.console import Console
 from rich.markup import escape
 
-from kbmesh_cli.commands.ingest import count, ingest_files
 from kbmesh_cli.commands.search import show_answer
 from kbmesh_cli.errors import CliError
+from kbmesh_cli.ingestion import ingest_files, tally_of
 from kbmesh_cli.invocation import JsonOption, invocation
 from kbmesh_cli.mesh import DEFAULT_MODEL
 from kbmesh_cli.models import ensure_model
@@ -104,7 +104,7 @@ def _fill(client: KbmeshClient, name: str, folder: Path, console: Console) -> di
     for result in outcome:
         if result.error is not None:
             raise CliError(result.error.reason, f"{result.external_id}: {result.error.message}")
-    counts = count(outcome)
+    counts = tally_of(outcome).counts()
     console.print(
         f"   {name}: {counted(counts['total'], 'document')}, {counted(counts['chunks'], 'chunk')}, "
         f"{counted(counts['tokens'], 'token')} embedded"

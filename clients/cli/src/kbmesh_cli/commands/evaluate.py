@@ -21,8 +21,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from kbmesh_cli.beir import RetrievalSet, open_retrieval_set
-from kbmesh_cli.commands.ingest import count, with_progress
 from kbmesh_cli.errors import CliError
+from kbmesh_cli.ingestion import tally_of, with_progress
 from kbmesh_cli.invocation import Invocation, JsonOption, invocation
 from kbmesh_cli.output import messages, print_json, results
 from kbmesh_cli.private_mesh import private_mesh
@@ -80,20 +80,18 @@ def evaluate(
         _mesh(options) as client,
         _temporary_name(client, judged, model, candidates) as name,
     ):
-        ingested = count(
-            list(
-                with_progress(
-                    client.ingest(
-                        name,
-                        (
-                            IngestDocument(external_id=identifier, content=text, media_type="text/plain")
-                            for identifier, text in judged.documents()
-                        ),
+        ingested = tally_of(
+            with_progress(
+                client.ingest(
+                    name,
+                    (
+                        IngestDocument(external_id=identifier, content=text, media_type="text/plain")
+                        for identifier, text in judged.documents()
                     ),
-                    total=judged.count_documents(),
-                )
+                ),
+                total=judged.count_documents(),
             )
-        )
+        ).counts()
         if not ingested["chunks"]:
             raise CliError("DATASET_UNREADABLE", f"no document of {judged.name} could be taken in")
         queries = dict(list(judged.queries.items())[:limit])
