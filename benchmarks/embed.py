@@ -15,6 +15,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from kbmesh_embedder.settings import EmbedderSettings
 from kbmesh_onnx.pull import pull_model
 from kbmesh_onnx.tokenizer import ModelTokenizer
 
@@ -28,6 +29,7 @@ from benchmarks.served import Service, service
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 EMBEDDER = "kbmesh.embedder.v1.EmbedderService"
+BATCH_TOKENS: int = EmbedderSettings.model_fields["batch_tokens"].default
 SERVED, IN_PROCESS, MATMUL, INT8 = "kbmesh, gRPC", "kbmesh, in process", "matrix products", "kbmesh, in process, int8"
 _RATIOS = {
     "ratio_to_sentence_transformers": "sentence-transformers",
@@ -48,6 +50,7 @@ def main() -> None:
     texts = read_passages(tokenizer, count=options.texts, max_tokens=card.max_tokens)
     work = Work.of(tokenizer, texts, max_tokens=card.max_tokens, batch_tokens=options.batch_tokens)
     settings = {"models": options.models, "model": card.name, "device": "cpu", "threads": options.threads}
+    settings |= {"batch_tokens": options.batch_tokens}
     load_before = os.getloadavg()
     progress(f"{len(texts)} texts, {work.mean_tokens:.1f} tokens on average; starting the embedder")
     with service("kbmesh_embedder", EMBEDDER, settings) as running:
@@ -81,7 +84,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="how often each is timed; the median counts")
     parser.add_argument("--texts", type=int, default=512, help="passages at most")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="and cores, for each alike")
-    parser.add_argument("--batch-tokens", type=int, default=1024, help="of one run of the model in process")
+    parser.add_argument(
+        "--batch-tokens", type=int, default=BATCH_TOKENS, help="of one run of the model, served and in process"
+    )
     parser.add_argument(
         "--clock", choices=["wall", "cpu"], default="wall", help="cpu: time that the processes had, for a busy machine"
     )

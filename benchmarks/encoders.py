@@ -5,13 +5,14 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 from kbmesh.embedder.v1 import embedder_pb2 as pb2
 from kbmesh.embedder.v1 import embedder_pb2_grpc
+from kbmesh_onnx.device_settings import DeviceSettings
 from kbmesh_onnx.errors import ModelFolderError
-from kbmesh_onnx.folder import Form, load_card
+from kbmesh_onnx.folder import load_card
 from kbmesh_onnx.padding import pad
 from kbmesh_onnx.session import ModelSession
 from kbmesh_onnx.tokenizer import ModelTokenizer
@@ -86,7 +87,7 @@ class InProcess:
 
     def measure(self) -> Taken:
         """Runs all batches once."""
-        return _timed(lambda: [self._session.run(*inputs, outputs=("embeddings",)) for _, inputs in self._work.batches])
+        return timed(lambda: [self._session.run(*inputs, outputs=("embeddings",)) for _, inputs in self._work.batches])
 
     def measuring(self, products: MatrixProducts) -> Callable[[], Taken]:
         """What measures the bare matrix products of the same batches."""
@@ -98,7 +99,7 @@ class InProcess:
             for shape in shapes:
                 products.run(*shape)
 
-        return lambda: _timed(run)
+        return lambda: timed(run)
 
     def vectors(self) -> Floats:
         """(n, dimension), in the texts' order."""
@@ -125,7 +126,7 @@ class Served:
     def measure(self) -> Taken:
         """Sends all texts once, and waits for all vectors. The processor's time is that of both processes."""
         before = self._service.cpu_seconds()
-        taken = _timed(lambda: asyncio.run(self._embed()))
+        taken = timed(lambda: asyncio.run(self._embed()))
         return Taken(
             wall_seconds=taken.wall_seconds,
             cpu_seconds=taken.cpu_seconds + self._service.cpu_seconds() - before,
@@ -163,16 +164,15 @@ def vectors_of(answer: pb2.EmbedStreamResponse) -> Floats:
 
 
 def int8_session(folder: Path, *, threads: int) -> ModelSession:
-    """The model's int8 form. Raises ValueError where there is none."""
+    """The model's int8 file. Raises ValueError where there is none."""
+    settings = DeviceSettings(precision="int8")
     try:
-        return ModelSession.open(
-            folder, load_card(folder), device="cpu", form=cast(Form, "int8"), intra_op_threads=threads
-        )
-    except (ModelFolderError, KeyError) as error:
+        return ModelSession.open(folder, load_card(folder), device="cpu", intra_op_threads=threads, settings=settings)
+    except ModelFolderError as error:
         raise ValueError(str(error)) from error
 
 
-def _timed(work: Callable[[], object]) -> Taken:
+def timed(work: Callable[[], object]) -> Taken:
     wall, cpu = time.perf_counter(), time.process_time()
     work()
     return Taken(wall_seconds=time.perf_counter() - wall, cpu_seconds=time.process_time() - cpu)

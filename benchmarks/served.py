@@ -39,11 +39,12 @@ class Service:
     metrics_port: int
     start_seconds: float
     """From the start of the process until its health was SERVING."""
+    start_cpu_seconds: float
+    """What of it the processor worked for the process."""
 
     def cpu_seconds(self) -> float:
         """Time of the processor that it had so far, all threads together."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        return _cpu_seconds(self.pid)
 
     def resident_bytes(self) -> int:
         """Memory that it holds now."""
@@ -84,11 +85,13 @@ def service(module: str, service_name: str, settings: Mapping[str, object]) -> I
         process = subprocess.Popen([sys.executable, "-m", module], env=environment, stdout=log, stderr=log)
         try:
             _wait(process, f"127.0.0.1:{port}", service_name, began, log)
+            start_seconds = time.perf_counter() - began
             yield Service(
                 target=f"127.0.0.1:{port}",
                 pid=process.pid,
                 metrics_port=metrics_port,
-                start_seconds=time.perf_counter() - began,
+                start_seconds=start_seconds,
+                start_cpu_seconds=_cpu_seconds(process.pid),
             )
         finally:
             process.send_signal(signal.SIGTERM)
@@ -141,6 +144,11 @@ def _wait(process: "subprocess.Popen[bytes]", target: str, service_name: str, be
             time.sleep(_POLL_SECONDS)
     log.seek(0)
     raise ServiceFailed(log.read()[-2000:].decode(errors="replace"))
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def _free_port() -> int:
