@@ -48,7 +48,7 @@ class ModelDescription:
     query_prefix: str
     document_prefix: str
     device: str
-    """Device in use: "cpu", "cuda:0"."""
+    """Device in use: "cpu", "cuda:0 (NVIDIA H200)"."""
     precision: str
     """Precision in use: "fp32", "fp16", "int8"."""
     backend: str

@@ -48,7 +48,7 @@ class ModelDescription:
     max_tokens: int
     """Tokens it reads at most, special ones included."""
     device: str
-    """Device in use: "cpu", "cuda:0"."""
+    """Device in use: "cpu", "cuda:0 (NVIDIA H200)"."""
     precision: str
     """Precision in use: "fp32", "fp16", "int8"."""
     backend: str

@@ -445,7 +445,7 @@ class Model(_message.Message):
     document_prefix: _builtins.str
     """Put before a passage."""
     device: _builtins.str
-    """Device in use, read from the session: "cpu", "cuda:0"."""
+    """Device in use, read from the session: "cpu", "cuda:0 (NVIDIA H200)"."""
     precision: _builtins.str
     """Precision in use: "fp32", "fp16", "int8"."""
     backend: _builtins.str

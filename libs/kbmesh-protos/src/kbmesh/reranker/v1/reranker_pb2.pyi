@@ -360,7 +360,7 @@ class Model(_message.Message):
     max_tokens: _builtins.int
     """Tokens it reads at most, special ones included."""
     device: _builtins.str
-    """Device in use, read from the session: "cpu", "cuda:0"."""
+    """Device in use, read from the session: "cpu", "cuda:0 (NVIDIA H200)"."""
     precision: _builtins.str
     """Precision in use: "fp32", "fp16", "int8"."""
     backend: _builtins.str
