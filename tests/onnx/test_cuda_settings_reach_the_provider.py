@@ -11,9 +11,11 @@ import numpy as np
 import onnxruntime
 import pytest
 from kbmesh_onnx import session as session_module
+from kbmesh_onnx.binding import BoundRunner
 from kbmesh_onnx.cuda_driver import CudaDriver, DriverAbsent
+from kbmesh_onnx.device_loss import telling_device_loss
 from kbmesh_onnx.device_settings import DeviceSettings
-from kbmesh_onnx.errors import DeviceUnavailable
+from kbmesh_onnx.errors import DeviceLost, DeviceUnavailable, InferenceError
 from kbmesh_onnx.provider import CPU, CUDA, TENSORRT, cuda_options, cuda_providers, live_device, load_cuda_libraries
 from kbmesh_onnx.session import ModelSession
 from opened_model import OpenedModel
@@ -264,3 +266,31 @@ def test_a_session_on_the_cpu_is_on_the_cpu(tiny: OpenedModel) -> None:
     session = ModelSession.open(tiny.folder, tiny.card)
     assert (session.device, session.device_text, session.device_name) == ("cpu", "cpu", "")
     assert live_device(SimpleNamespace(get_providers=lambda: [CPU])) == "cpu"
+
+
+LOST = (
+    "Error when bind input: CUDA failure 700: an illegal memory access was encountered ; GPU=0 ; hostname=h ; "
+    "file=gpu_data_transfer.cc ; line=91 ; expr=cudaMemcpyAsync(dst_data, src_data, bytes, cudaMemcpyHostToDevice)"
+)
+LIMIT = (
+    "Error in execution: Non-zero status code returned while running Gather node. Name:'Gather_5' Status Message: "
+    "bfc_arena.cc:360 AllocateRawInternal Available memory of 24295680 is smaller than requested bytes of 25165824"
+)
+
+
+@pytest.mark.parametrize(("said", "lost", "out_of_memory"), [(LOST, True, False), (LIMIT, False, True)])
+def test_what_the_cuda_provider_says_of_a_failed_run(
+    tiny: OpenedModel, monkeypatch: pytest.MonkeyPatch, said: str, lost: bool, out_of_memory: bool
+) -> None:
+    """Both as the provider of ONNX Runtime 1.31 says them, for bound runs: one ends the model, the other halves it."""
+    session = ModelSession.open(tiny.folder, tiny.card, settings=DeviceSettings(io_binding="on"))
+
+    def fail(*arguments: Any) -> None:
+        raise RuntimeError(said)
+
+    monkeypatch.setattr(BoundRunner, "run", fail)
+    ones = np.ones((1, 4), dtype=np.int64)
+    with pytest.raises(InferenceError) as caught, telling_device_loss():
+        session.run(ones, ones, ones, outputs=("embeddings",))
+    assert isinstance(caught.value, DeviceLost) is lost
+    assert caught.value.out_of_memory is out_of_memory

@@ -36,6 +36,9 @@ Output = Literal["embeddings", "token_embeddings", "logits"]
 
 LOG_ERRORS_ONLY = 3
 
+OUT_OF_MEMORY = ("failed to allocate memory", "out of memory", "is smaller than requested bytes")
+"""What ONNX Runtime says, in small letters, where memory is missing; the last where the device's limit is reached."""
+
 HALF_FILES: Mapping[Form, str] = MappingProxyType({"plain": "model.fp16.onnx", "fused": "model.fused.fp16.onnx"})
 """What a folder may hold besides FORM_FILES; its card lists the size of each."""
 
@@ -307,4 +310,4 @@ def _buckets(card: ModelCard, settings: DeviceSettings) -> tuple[Bucket, ...]:
 
 def _is_out_of_memory(error: Exception) -> bool:
     message = str(error).lower()
-    return "failed to allocate memory" in message or "out of memory" in message
+    return any(words in message for words in OUT_OF_MEMORY)
