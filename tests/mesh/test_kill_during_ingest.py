@@ -1,16 +1,22 @@
 """A service is killed with SIGKILL while documents go in. After a new start the same ingestion leaves every document
 there once, current and searchable, and nothing else in the vector store."""
 
+import asyncio
+import logging
 import os
 import random
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from kbmesh_retriever.catalog.database import Database
+from kbmesh_retriever.catalog.tables import CURRENT, LIVE, generations, knowledge_bases
 from mesh_process import Mesh
 from runbooks import SEED, check_every_runbook_is_there_once, write_runbooks
+from sqlalchemy import select
 
 DOCUMENTS = 24
 SERVICES = ["retriever", "edge", "embedder", "chunker", "reranker"]
@@ -69,29 +75,54 @@ def test_kill_the_whole_mesh_and_ingest_again(make_mesh: Callable[[], Mesh], tmp
 
 
 @pytest.mark.soak
-def test_many_kills_during_one_long_ingestion(make_mesh: Callable[[], Mesh], tmp_path: Path) -> None:
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_many_kills_during_one_long_ingestion(
+    database: str, make_mesh: Callable[[], Mesh], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """Services are killed at random while the same folder is ingested again and again, in two versions."""
-    monkey = random.Random(SEED)
-    documents, kills = 200, 25
+    monkey = random.Random(f"{SEED} {database}")
+    documents, kills = (
+        int(os.environ.get(f"KBMESH_SOAK_{name}", n)) for name, n in (("DOCUMENTS", 2000), ("KILLS", 100))
+    )
     folder = tmp_path / "runbooks"
     mesh = make_mesh()
     mesh.environment |= IMPATIENT
+    catalog_url = f"sqlite:///{mesh.home / 'data/catalog.db'}"
+    if database == "postgresql":
+        catalog_url = request.getfixturevalue("postgres").new_database()
+        mesh.environment["KBMESH_CATALOG_URL"] = catalog_url
     mesh.up()
     mesh.json("kb", "create", "runbooks")
-    killed = 0
-    while killed < kills:
-        write_runbooks(folder, count=documents, version=killed % 2)
+    killed: Counter[str] = Counter()
+    rounds = 0
+    while killed.total() < kills:
+        write_runbooks(folder, count=documents, version=rounds % 2)
         ingestion = mesh.start_ingest("runbooks", folder)
-        while ingestion.poll() is None and killed < kills:
+        while ingestion.poll() is None and killed.total() < kills:
             time.sleep(monkey.uniform(0.5, 5))
             victim = monkey.choice(SERVICES)
             pid = mesh.pids[victim]
             if Path(f"/proc/{pid}").exists():
                 os.kill(pid, signal.SIGKILL)
-                killed += 1
-        ingestion.communicate(timeout=600)
+                killed[victim] += 1
+        ingestion.communicate(timeout=1800)
         mesh.wait_until_serving()
+        rounds += 1
     write_runbooks(folder, count=documents, version=2)
     last = mesh.json("ingest", "runbooks", folder)
     assert last["failed"] == 0
     check_every_runbook_is_there_once(mesh, folder, count=documents)
+    mesh.wait_for(lambda: asyncio.run(left_over(catalog_url)) == [], "a catalog that holds what is current alone")
+    logging.getLogger(__name__).info("killed %s in %d rounds", dict(killed), rounds)
+
+
+async def left_over(catalog_url: str) -> list[str]:
+    """States of versions and knowledge bases that only the sweeper has to do with."""
+    catalog = Database(catalog_url)
+    try:
+        async with catalog.reading() as connection:
+            versions = await connection.scalars(select(generations.c.state).where(generations.c.state != CURRENT))
+            knowledge = await connection.scalars(select(knowledge_bases.c.state).where(knowledge_bases.c.state != LIVE))
+            return [*versions, *knowledge]
+    finally:
+        await catalog.close()

@@ -11,7 +11,7 @@ from kbmesh_retriever.catalog.sql import SqlCatalog
 from kbmesh_retriever.settings import RetrieverSettings
 from kbmesh_retriever.stores.qdrant import QdrantStore
 from kbmesh_rpc.server import running
-from postgres_process import PostgresServer, postgres_missing, postgres_process
+from postgres_process import PostgresServer
 from retriever.mesh_fakes import Faulty, ParagraphChunker, WordEmbedder
 from retriever.workshop import Clock, Workshop
 
@@ -19,15 +19,6 @@ from retriever.workshop import Clock, Workshop
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    """One server for all tests: each has a database of its own."""
-    if missing := postgres_missing():
-        pytest.skip(missing)
-    with postgres_process() as server:
-        yield server
 
 
 @pytest.fixture

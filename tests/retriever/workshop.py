@@ -8,6 +8,7 @@ from kbmesh_retriever.ingest.document import IncomingDocument, IngestResult
 from kbmesh_retriever.ingest.ingester import Ingester
 from kbmesh_retriever.ingest.sweeper import Sweeper
 from kbmesh_retriever.knowledge_bases import KnowledgeBases, NewKnowledgeBase
+from kbmesh_retriever.rebuilds import Rebuilds
 from kbmesh_retriever.stores.port import Scope
 from retriever.mesh_fakes import Faulty, ParagraphChunker, WordEmbedder
 
@@ -54,6 +55,13 @@ class Workshop:
             sleep=nap,
         )
         self.knowledge_bases = KnowledgeBases(
+            self.catalog,
+            self.store,
+            self.chunker,
+            self.embedder,
+            now=self.clock,
+        )
+        self.rebuilds = Rebuilds(
             self.catalog,
             self.store,
             self.chunker,
