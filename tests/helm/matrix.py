@@ -82,7 +82,7 @@ EVERYTHING_ON: dict[str, Any] = {
     "ingest": {
         "enabled": True,
         "knowledgeBase": "handbook",
-        "manifest": "s3://bucket/manifest.jsonl",
+        "manifest": "/ca/manifest.jsonl",
         "shards": 64,
         "parallelism": 8,
         "args": ["--create"],

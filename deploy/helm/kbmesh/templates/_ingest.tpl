@@ -1,5 +1,6 @@
-{{/* The Indexed Job of the ingest worker, as a JobSpec. Takes {root, component, values}. Each pod takes one shard of the
-     manifest; what is unchanged costs nothing, so that a shard may be run again at any time. */}}
+{{/* The Indexed Job of the ingest worker, as a JobSpec. Takes {root, component, values}. Each pod takes the shard of
+     the manifest whose number Kubernetes gives it in JOB_COMPLETION_INDEX; what is unchanged costs nothing, so that a
+     shard may be run again at any time. */}}
 {{- define "kbmesh.ingestJob" -}}
 {{- $v := .values -}}
 completionMode: Indexed
@@ -7,6 +8,14 @@ completions: {{ $v.shards }}
 parallelism: {{ min $v.parallelism $v.shards }}
 backoffLimitPerIndex: {{ $v.retriesPerShard }}
 maxFailedIndexes: {{ $v.shards }}
+podFailurePolicy:
+  rules:
+    # Called wrongly: so would be every other shard.
+    - action: FailJob
+      onExitCodes: {containerName: ingest, operator: In, values: [2]}
+    # A node that is drained is no failure of the shard.
+    - action: Ignore
+      onPodConditions: [{type: DisruptionTarget, status: "True"}]
 {{- with $v.activeDeadlineSeconds }}
 activeDeadlineSeconds: {{ . }}
 {{- end }}
@@ -29,7 +38,7 @@ template:
           - --manifest
           - {{ $v.manifest | quote }}
           - --shard
-          - {{ printf "$(JOB_COMPLETION_INDEX)/%d" (int $v.shards) | quote }}
+          - {{ $v.shards | int | toString | quote }}
           {{- range $v.args }}
           - {{ . | quote }}
           {{- end }}
