@@ -11,6 +11,7 @@ def test_the_surface_is_this() -> None:
         *("KbmeshClient", "AsyncKbmeshClient"),
         *("DEFAULT_ENDPOINT", "MAX_DOCUMENT_BYTES", "MAX_MESSAGE_BYTES"),
         *("KnowledgeBase", "RetrievalDefaults", "Placement"),
+        *("Rebuild", "RebuildState", "RebuildIncomplete", "RebuildNotFound"),
         *("IngestJob", "JobNotFound", "JobResult"),
         *("IngestDocument", "IngestResult", "IngestOutcome", "ItemError", "Document", "DocumentWarning", "SourceType"),
         *("Chunk", "ChunkedDocument", "ChunkingConfig", "ChunkingStrategy", "SizeUnit", "Span", "StrategyOptions"),

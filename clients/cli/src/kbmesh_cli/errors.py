@@ -10,7 +10,10 @@ HINTS: Mapping[str, str] = {
     "KNOWLEDGE_BASE_ALREADY_EXISTS": "choose another name, or `kbmesh kb delete NAME` first",
     "DOCUMENT_NOT_FOUND": "`kbmesh kb show NAME --documents` lists the documents",
     "MODEL_NOT_FOUND": "`kbmesh models list` shows the models there are",
-    "MODEL_MISMATCH": "start the embedder with the model the knowledge base was made with, or make it anew",
+    "MODEL_MISMATCH": "start the embedder with the model the knowledge base was made with, or move to the other one by "
+    "`kbmesh kb rebuild start NAME`",
+    "REBUILD_NOT_FOUND": "`kbmesh kb rebuild start NAME` begins one",
+    "REBUILD_INCOMPLETE": "`kbmesh kb show NAME` tells how many; send them by `kbmesh ingest NAME --into-rebuild`",
     "MODEL_NOT_READY": "the model is still loading; try again in a moment",
     "QUEUE_FULL": "the mesh is busy; try again later",
     "DEADLINE_EXCEEDED": "`kbmesh doctor` tells whether every service answers",

@@ -28,6 +28,7 @@ class IngestChoices:
 
     job_id: str = ""
     allow_shrink: bool = False
+    into_rebuild: bool = False
     concurrency: int = 0
 
 
@@ -56,6 +57,7 @@ def ingest_files(
         concurrency=choices.concurrency,
         job_id=choices.job_id,
         allow_shrink=choices.allow_shrink,
+        into_rebuild=choices.into_rebuild,
     ):
         yield result
         while unread:

@@ -13,6 +13,7 @@ from kbmesh_client import (
     Document,
     IngestResult,
     KnowledgeBase,
+    Rebuild,
     Retrieval,
     RetrieveResult,
     Stage,
@@ -214,6 +215,25 @@ def knowledge_base_to_json(found: KnowledgeBase) -> dict[str, object]:
         "chunk_count": found.chunk_count,
         "created_at": _time(found.created_at),
         "updated_at": _time(found.updated_at),
+        "rebuild": None if found.rebuild is None else _rebuild_to_json(found.rebuild),
+    }
+
+
+def _rebuild_to_json(rebuild: Rebuild) -> dict[str, object]:
+    return {
+        "state": rebuild.state.value,
+        "embedding_model": rebuild.embedding_model,
+        "model_fingerprint": rebuild.model_fingerprint,
+        "dimension": rebuild.dimension,
+        "placement": rebuild.placement.value.lower(),
+        "chunking": _config_to_json(rebuild.chunking),
+        "documents_done": rebuild.documents_done,
+        "documents_total": rebuild.documents_total,
+        "documents_failed": rebuild.documents_failed,
+        "failures": [
+            {"external_id": external_id, "reason": reason} for external_id, reason in rebuild.failures.items()
+        ],
+        "started_at": _time(rebuild.started_at),
     }
 
 

@@ -30,6 +30,7 @@ from kbmesh_client.enums import (
     IngestOutcome,
     KnowledgeBaseStatus,
     Placement,
+    RebuildState,
     RerankMethod,
     RetrievalStrategy,
     ScoreStage,
@@ -56,11 +57,13 @@ from kbmesh_client.errors import (
     ModelNotFound,
     NotFound,
     Overloaded,
+    RebuildIncomplete,
+    RebuildNotFound,
     ServerFault,
     ServiceUnavailable,
 )
 from kbmesh_client.jobs import IngestJob, JobResult
-from kbmesh_client.knowledge_bases import KnowledgeBase, RetrievalDefaults
+from kbmesh_client.knowledge_bases import KnowledgeBase, Rebuild, RetrievalDefaults
 from kbmesh_client.retrieval import (
     CandidateTrace,
     Citation,
@@ -138,6 +141,10 @@ __all__ = [
     "Placement",
     "PropositionOptions",
     "Ranks",
+    "Rebuild",
+    "RebuildIncomplete",
+    "RebuildNotFound",
+    "RebuildState",
     "RerankMethod",
     "Retrieval",
     "RetrievalDefaults",

@@ -43,7 +43,7 @@ from kbmesh_client.wire.documents import (
     job_result_from_wire,
     options_request,
 )
-from kbmesh_client.wire.knowledge_bases import create_request, knowledge_base_from_wire, update_request
+from kbmesh_client.wire.knowledge_bases import create_request, knowledge_base_from_wire, rebuild_request, update_request
 from kbmesh_client.wire.retrieval import retrieval_from_wire, retrieve_request, stream_answer_from_wire
 from kbmesh_client.wire.status import error_from_call
 
@@ -167,6 +167,41 @@ class AsyncKbmeshClient:
         request = update_request(name, description=description, retrieval=retrieval)
         response = await self._call(self._knowledge_bases.UpdateKnowledgeBase, request, timeout_seconds)
         return knowledge_base_from_wire(response.knowledge_base)
+
+    async def rebuild_knowledge_base(
+        self,
+        name: str,
+        *,
+        chunking: ChunkingConfig | None = None,
+        embedding_model: str = "",
+        placement: Placement | str | None = None,
+        timeout_seconds: float | None = None,
+    ) -> KnowledgeBase:
+        """Begins a rebuild, or goes on with the one that has these settings. What is not given stays as it is.
+
+        Until `finish_rebuild` readers find the knowledge base as it is. Send every document again, by `ingest` with
+        `into_rebuild`; `rebuild` of the answer, and of `get_knowledge_base`, tells how far it is.
+        """
+        request = rebuild_request(name, chunking=chunking, embedding_model=embedding_model, placement=placement)
+        response = await self._call(self._knowledge_bases.UpdateKnowledgeBase, request, timeout_seconds)
+        return knowledge_base_from_wire(response.knowledge_base)
+
+    async def finish_rebuild(
+        self, name: str, *, drop_outstanding: bool = False, timeout_seconds: float | None = None
+    ) -> tuple[KnowledgeBase, int]:
+        """Puts the rebuild in the knowledge base's place, at once for every reader.
+
+        Gives what the knowledge base is now, and how many documents were dropped. Raises RebuildIncomplete while
+        documents are outstanding, unless `drop_outstanding` says that they may go, and RebuildNotFound.
+        """
+        request = knowledge_base_pb2.FinishRebuildRequest(knowledge_base=name, drop_outstanding=drop_outstanding)
+        response = await self._call(self._knowledge_bases.FinishRebuild, request, timeout_seconds)
+        return knowledge_base_from_wire(response.knowledge_base), response.documents_dropped
+
+    async def cancel_rebuild(self, name: str, *, timeout_seconds: float | None = None) -> None:
+        """Gives a rebuild up; readers notice nothing. Raises RebuildNotFound."""
+        request = knowledge_base_pb2.CancelRebuildRequest(knowledge_base=name)
+        await self._call(self._knowledge_bases.CancelRebuild, request, timeout_seconds)
 
     async def delete_knowledge_base(self, name: str, *, timeout_seconds: float | None = None) -> int:
         """Removes a knowledge base with all its documents. Gives how many went with it."""

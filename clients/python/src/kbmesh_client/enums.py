@@ -97,6 +97,17 @@ class Placement(WireEnum):
     """The server is newer than this SDK."""
 
 
+class RebuildState(WireEnum):
+    """Whether a rebuild can be finished."""
+
+    BUILDING = "BUILDING"
+    """Documents are outstanding."""
+    READY = "READY"
+    """Every document that readers find is in it."""
+    UNKNOWN = "UNKNOWN"
+    """What a newer server says."""
+
+
 class ChunkingStrategy(WireEnum):
     """The way a document is cut."""
 

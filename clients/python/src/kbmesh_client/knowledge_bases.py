@@ -1,10 +1,11 @@
 """Named sets of documents that share a model and a way of chunking."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from kbmesh_client.chunks import ChunkingConfig
-from kbmesh_client.enums import Placement
+from kbmesh_client.enums import Placement, RebuildState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,11 +21,39 @@ class RetrievalDefaults:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Rebuild:
+    """A knowledge base's successor while its documents are taken in."""
+
+    state: RebuildState
+    """Whether it can be finished."""
+    chunking: ChunkingConfig
+    """How its documents are cut."""
+    embedding_model: str
+    """Its embedding model."""
+    model_fingerprint: str
+    """Fingerprint of that model when the rebuild began."""
+    dimension: int
+    """Numbers a vector."""
+    placement: Placement
+    """Where its vectors lie."""
+    documents_done: int
+    """Documents that readers find and that lie in the rebuild as they were last sent."""
+    documents_total: int
+    """Documents that readers find."""
+    documents_failed: int
+    """Documents that are outstanding because the last attempt failed."""
+    failures: Mapping[str, str]
+    """Why, by external id; at most 100 of them."""
+    started_at: datetime | None
+    """When it began, in UTC."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class KnowledgeBase:
     """A knowledge base as the server keeps it."""
 
     id: str
-    """UUID, given by the server."""
+    """UUID, given by the server. A rebuild does not change it."""
     name: str
     """Unique within the tenant."""
     description: str
@@ -51,3 +80,5 @@ class KnowledgeBase:
     """When it was made, in UTC."""
     updated_at: datetime | None
     """When it or its documents last changed, in UTC."""
+    rebuild: Rebuild | None = None
+    """The rebuild that is under way, if one is. Lists leave it out."""

@@ -61,6 +61,12 @@ def ingest(
     allow_shrink: Annotated[
         bool, typer.Option("--allow-shrink", help="It is meant that little or nothing is left of documents.")
     ] = False,
+    into_rebuild: Annotated[
+        bool,
+        typer.Option(
+            "--into-rebuild", help="Into the rebuild that `kbmesh kb rebuild start` began, unseen by readers."
+        ),
+    ] = False,
     concurrency: Annotated[int, typer.Option(min=0, max=256, help="Documents at once. 0: the mesh's own choice.")] = 0,
     keep_going_ok: Annotated[
         bool, typer.Option("--keep-going-ok", help="Exit with 0 even where some documents failed.")
@@ -75,7 +81,9 @@ def ingest(
     part = Shard.parse(shard) if shard is not None else None
     prunes = prune_missing or prune_anyway
     folders = _check_usage(paths or [], manifest, part, base=base, watch=watch, prunes=prunes)
-    choices = IngestChoices(job_id=_job_of(job, part), allow_shrink=allow_shrink, concurrency=concurrency)
+    choices = IngestChoices(
+        job_id=_job_of(job, part), allow_shrink=allow_shrink, into_rebuild=into_rebuild, concurrency=concurrency
+    )
 
     def find() -> list[SourceFile]:
         found = find_files(paths or [], base=base)

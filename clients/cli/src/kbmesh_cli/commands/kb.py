@@ -15,7 +15,13 @@ from kbmesh_cli.rendering import document_to_json, knowledge_base_to_json
 from kbmesh_cli.strategy_options import names as option_names
 from kbmesh_cli.strategy_options import parse_options
 
-app = typer.Typer(help="Create, list, show and delete knowledge bases.", no_args_is_help=True)
+app = typer.Typer(help="Create, list, show, rebuild and delete knowledge bases.", no_args_is_help=True)
+rebuild_app = typer.Typer(
+    help="Change the model or the chunking of a knowledge base that is in use: begin, send every document again with "
+    "`kbmesh ingest --into-rebuild`, and finish.",
+    no_args_is_help=True,
+)
+app.add_typer(rebuild_app, name="rebuild")
 
 
 class StrategyChoice(StrEnum):
@@ -89,7 +95,7 @@ def create(
     ] = PlacementChoice.DEDICATED,
     json_output: JsonOption = False,
 ) -> None:
-    """Create a knowledge base. Model and chunking cannot be changed afterwards."""
+    """Create a knowledge base. To change model or chunking afterwards, `kbmesh kb rebuild`."""
     chunking = ChunkingConfig(
         strategy=strategy.value,
         size=size,
@@ -192,6 +198,80 @@ def delete(
         print_json({"deleted": found.name, "documents_deleted": deleted})
     else:
         results().print(f"deleted {escape(found.name)} with {counted(deleted, 'document')}")
+
+
+@rebuild_app.command("start")
+def rebuild_start(
+    context: typer.Context,
+    name: NameArgument,
+    model: Annotated[str, typer.Option(help="Embedding model. What it is when left out.")] = "",
+    strategy: Annotated[
+        StrategyChoice | None, typer.Option(help="The way documents are cut.", case_sensitive=False)
+    ] = None,
+    size: SizeOption = None,
+    overlap: OverlapOption = None,
+    minimum: MinimumOption = None,
+    unit: Annotated[UnitChoice | None, typer.Option(help="What the sizes count.", case_sensitive=False)] = None,
+    option: OptionOption = [],  # noqa: B006 - typer reads it and nobody writes it
+    placement: Annotated[
+        PlacementChoice | None,
+        typer.Option(help="A collection of its own, or one shared with others.", case_sensitive=False),
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Begin a rebuild. Chunking stays as it is, or becomes what is said and the defaults of what is not."""
+    said = strategy or unit or option or any(value is not None for value in (size, overlap, minimum))
+    chunking = ChunkingConfig(
+        strategy=(strategy or StrategyChoice.AUTO).value,
+        size=size,
+        overlap=overlap,
+        minimum=minimum,
+        unit=(unit or UnitChoice.CHARACTERS).value,
+        options=parse_options(option),
+    )
+    with invocation(context).client() as client:
+        begun = client.rebuild_knowledge_base(
+            name,
+            chunking=chunking if said else None,
+            embedding_model=model,
+            placement=None if placement is None else placement.value,
+        )
+    if json_output:
+        print_json(knowledge_base_to_json(begun))
+        return
+    done = f"{begun.rebuild.documents_done:,} of {begun.rebuild.documents_total:,}" if begun.rebuild else "none"
+    results().print(f"rebuilding {escape(begun.name)}: {done} documents are there")
+
+
+@rebuild_app.command("finish")
+def rebuild_finish(
+    context: typer.Context,
+    name: NameArgument,
+    drop_outstanding: Annotated[
+        bool, typer.Option("--drop-outstanding", help="Drop documents that were not sent again.")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Put the rebuild in the knowledge base's place, at once for every reader."""
+    with invocation(context).client() as client:
+        now, dropped = client.finish_rebuild(name, drop_outstanding=drop_outstanding, timeout_seconds=120)
+    if json_output:
+        print_json({"knowledge_base": knowledge_base_to_json(now), "documents_dropped": dropped})
+    else:
+        results().print(
+            f"rebuilt {escape(now.name)} with {counted(now.document_count, 'document')}, {dropped:,} dropped"
+        )
+
+
+@rebuild_app.command("cancel")
+def rebuild_cancel(context: typer.Context, name: NameArgument, json_output: JsonOption = False) -> None:
+    """Give a rebuild up; readers notice nothing."""
+    with invocation(context).client() as client:
+        client.cancel_rebuild(name)
+    if json_output:
+        print_json({"cancelled": name})
+    else:
+        results().print(f"gave the rebuild of {escape(name)} up")
 
 
 def _print_fields(found: KnowledgeBase) -> None:

@@ -4,10 +4,10 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from kbmesh.retriever.v1 import knowledge_base_pb2
 
 from kbmesh_client.chunks import ChunkingConfig
-from kbmesh_client.enums import Placement
-from kbmesh_client.knowledge_bases import KnowledgeBase, RetrievalDefaults
+from kbmesh_client.enums import Placement, RebuildState
+from kbmesh_client.knowledge_bases import KnowledgeBase, Rebuild, RetrievalDefaults
 from kbmesh_client.wire.chunks import config_from_wire, config_to_wire, time_from_wire
-from kbmesh_client.wire.enums import from_number
+from kbmesh_client.wire.enums import from_number, reason_name
 
 
 def create_request(
@@ -50,6 +50,25 @@ def update_request(
     )
 
 
+def rebuild_request(
+    name: str, *, chunking: ChunkingConfig | None, embedding_model: str, placement: Placement | str | None
+) -> knowledge_base_pb2.UpdateKnowledgeBaseRequest:
+    """What is None or empty stays as it is. Raises ValueError for a placement, strategy or unit that there is not."""
+    return knowledge_base_pb2.UpdateKnowledgeBaseRequest(
+        knowledge_base=knowledge_base_pb2.KnowledgeBase(
+            name=name,
+            chunking=None if chunking is None else config_to_wire(chunking),
+            embedding_model=embedding_model,
+            placement=(
+                knowledge_base_pb2.PLACEMENT_UNSPECIFIED
+                if placement is None
+                else knowledge_base_pb2.Placement.Value(f"PLACEMENT_{Placement(placement)}")
+            ),
+        ),
+        rebuild=True,
+    )
+
+
 def knowledge_base_from_wire(message: knowledge_base_pb2.KnowledgeBase) -> KnowledgeBase:
     """Reads a knowledge base."""
     retrieval = message.retrieval
@@ -61,9 +80,7 @@ def knowledge_base_from_wire(message: knowledge_base_pb2.KnowledgeBase) -> Knowl
         embedding_model=message.embedding_model,
         model_fingerprint=message.model_fingerprint,
         dimension=message.dimension,
-        placement=from_number(
-            Placement, knowledge_base_pb2.Placement.Name, message.placement, "PLACEMENT_", Placement.UNKNOWN
-        ),
+        placement=_placement(message.placement),
         retrieval=RetrievalDefaults(
             vector_top_k=retrieval.vector_top_k if retrieval.HasField("vector_top_k") else None,
             min_vector_score=retrieval.min_vector_score if retrieval.HasField("min_vector_score") else None,
@@ -74,7 +91,30 @@ def knowledge_base_from_wire(message: knowledge_base_pb2.KnowledgeBase) -> Knowl
         chunk_count=message.chunk_count,
         created_at=time_from_wire(message.created_at),
         updated_at=time_from_wire(message.updated_at),
+        rebuild=_rebuild_from_wire(message.rebuild) if message.HasField("rebuild") else None,
     )
+
+
+def _rebuild_from_wire(message: knowledge_base_pb2.Rebuild) -> Rebuild:
+    return Rebuild(
+        state=from_number(
+            RebuildState, knowledge_base_pb2.RebuildState.Name, message.state, "REBUILD_STATE_", RebuildState.UNKNOWN
+        ),
+        chunking=config_from_wire(message.chunking),
+        embedding_model=message.embedding_model,
+        model_fingerprint=message.model_fingerprint,
+        dimension=message.dimension,
+        placement=_placement(message.placement),
+        documents_done=message.documents_done,
+        documents_total=message.documents_total,
+        documents_failed=message.documents_failed,
+        failures={failure.external_id: reason_name(failure.reason) for failure in message.failures},
+        started_at=time_from_wire(message.started_at),
+    )
+
+
+def _placement(number: int) -> Placement:
+    return from_number(Placement, knowledge_base_pb2.Placement.Name, number, "PLACEMENT_", Placement.UNKNOWN)
 
 
 def _defaults_to_wire(defaults: RetrievalDefaults | None) -> knowledge_base_pb2.RetrievalDefaults | None:
