@@ -36,7 +36,7 @@ from kbmesh_retriever.stores.port import Scope, VectorStore
 
 logger = get_logger(__name__)
 
-_MAX_ATTEMPTS = 5
+_MAX_ATTEMPTS = 10
 _LOOKUPS_A_CALL = 256
 _EMBED_CALLS = 2
 """At once for one stream: while one is answered, the embedder has the next."""
