@@ -21,7 +21,7 @@ def test_documents_are_found_before_while_and_after(shared_mesh: Mesh, tmp_path:
     assert shared_mesh.error("kb", "rebuild", "finish", "rebuilt")["reason"] == "REBUILD_NOT_FOUND"
     begun = shared_mesh.json("kb", "rebuild", "start", "rebuilt", "--size", "300", "--strategy", "fixed")
     assert (begun["id"], begun["rebuild"]["documents_done"], begun["rebuild"]["documents_total"]) == (made["id"], 0, 2)
-    shared_mesh.json("ingest", "rebuilt", folder / "pump.md", "--base", folder, "--into-rebuild")
+    shared_mesh.json("ingest", "rebuilt", folder / "pump.md", "--into-rebuild")
     incomplete = shared_mesh.error("kb", "rebuild", "finish", "rebuilt")
     assert incomplete["reason"] == "REBUILD_INCOMPLETE"
     assert found() == before

@@ -157,6 +157,15 @@ async def change_of_mind(workshop: Workshop, name: str) -> None:
     await workshop.sweep()
 
 
+async def deletions(workshop: Workshop, name: str) -> None:
+    """A document, a rebuild and two more knowledge bases go."""
+    kb = await workshop.catalog.get_knowledge_base("default", name)
+    await workshop.catalog.cancel_rebuild(kb)
+    await workshop.catalog.delete_document(kb.id, "a")
+    await workshop.knowledge_bases.delete("default", "dedicated")
+    await workshop.knowledge_bases.delete("default", "shared")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scene:
     """What happens, and what a reader sees in the end. Until some step he sees START."""
@@ -173,6 +182,7 @@ SCENES = {
     "rebuild": Scene(act=rebuild, end=START),
     "change of mind": Scene(act=change_of_mind, end=START),
 }
+"""Each begins at START and may be acted again where it broke off."""
 
 
 class Stage:
@@ -238,7 +248,7 @@ def _act(scene: str, setting: Setting, die_at: int, pipe: int) -> None:
     async def act() -> None:
         workshop = await setting.open(step)
         event.listen(Engine, "commit", lambda _: step("before a commit"))
-        await SCENES[scene].act(workshop, setting.name)
+        await (deletions if scene == "deletions" else SCENES[scene].act)(workshop, setting.name)
         await closed(workshop)
 
     asyncio.run(act())

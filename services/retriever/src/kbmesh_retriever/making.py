@@ -25,7 +25,11 @@ class Making:
         the sweeper removes what there is of it."""
         await self._catalog.prepare_knowledge_base(knowledge_base)
         try:
-            await self._store.ensure_collection(knowledge_base.collection, dimension=knowledge_base.dimension)
+            await self._store.ensure_collection(
+                knowledge_base.collection,
+                dimension=knowledge_base.dimension,
+                shared=knowledge_base.placement == "shared",
+            )
             yield
         except BaseException:
             await self._abandon(knowledge_base)

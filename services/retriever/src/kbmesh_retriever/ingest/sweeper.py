@@ -5,10 +5,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from uuid import UUID
 
-from kbmesh_rpc.errors import KbmeshError
+from kbmesh_rpc.errors import DeadlineExceeded, DependencyUnavailable, KbmeshError
 from kbmesh_rpc.logs import get_logger
 
-from kbmesh_retriever.catalog.port import Catalog, Superseded
+from kbmesh_retriever.catalog.port import Catalog, KnowledgeBase, Superseded
 from kbmesh_retriever.stores.port import Scope, VectorStore
 
 logger = get_logger(__name__)
@@ -43,35 +43,67 @@ class Sweeper:
 
     async def sweep(self) -> int:
         """Deletes all that is due, and tells how many generations and knowledge bases that was. Raises the first error
-        of catalog or store; what is not deleted yet stays due."""
-        swept = 0
-        while due := await self._catalog.due_for_deletion(older_than_seconds=self._grace_seconds, limit=_BATCH):
-            await self._delete_generations(due)
-            swept += len(due)
-        while deleted := await self._catalog.deleted_knowledge_bases(
-            older_than_seconds=self._grace_seconds, limit=_BATCH
+        of catalog or store; what is not deleted yet stays due. What cannot be deleted keeps nothing else from it, but a
+        store that does not answer is not asked again and again."""
+        swept, failed = 0, list[KbmeshError]()
+        while not failed and (
+            due := await self._catalog.due_for_deletion(older_than_seconds=self._grace_seconds, limit=_BATCH)
         ):
-            for knowledge_base in deleted:
+            swept += await self._delete_generations(due, failed)
+        tried: set[UUID] = set()
+        while not _down(failed):
+            deleted = await self._catalog.deleted_knowledge_bases(older_than_seconds=self._grace_seconds, limit=_BATCH)
+            deleted = [knowledge_base for knowledge_base in deleted if knowledge_base.id not in tried]
+            if not deleted:
+                break
+            swept += await self._delete_knowledge_bases(deleted, failed)
+            tried |= {knowledge_base.id for knowledge_base in deleted}
+        if failed:
+            raise failed[0]
+        return swept
+
+    async def _delete_knowledge_bases(self, deleted: Sequence[KnowledgeBase], failed: list[KbmeshError]) -> int:
+        swept = 0
+        for knowledge_base in deleted:
+            try:
                 await self._store.delete_knowledge_base(
                     knowledge_base.collection,
                     Scope(tenant=knowledge_base.tenant, knowledge_base_id=knowledge_base.id),
                     drop_collection=knowledge_base.placement == "dedicated",
                 )
-                await self._catalog.forget_knowledge_base(knowledge_base)
-                swept += 1
+            except KbmeshError as error:
+                failed.append(error)
+                if _down(failed):
+                    break
+                continue
+            await self._catalog.forget_knowledge_base(knowledge_base)
+            swept += 1
         return swept
 
-    async def _delete_generations(self, due: Sequence[Superseded]) -> None:
+    async def _delete_generations(self, due: Sequence[Superseded], failed: list[KbmeshError]) -> int:
+        swept = 0
         by_document: dict[UUID, list[Superseded]] = defaultdict(list)
         for superseded in due:
             by_document[superseded.document_id].append(superseded)
         for document_id, superseded_ones in by_document.items():
             knowledge_base = superseded_ones[0].knowledge_base
-            await self._store.delete_generations(
-                knowledge_base.collection,
-                Scope(tenant=knowledge_base.tenant, knowledge_base_id=knowledge_base.id),
-                document_id,
-                [superseded.generation for superseded in superseded_ones],
-            )
+            try:
+                await self._store.delete_generations(
+                    knowledge_base.collection,
+                    Scope(tenant=knowledge_base.tenant, knowledge_base_id=knowledge_base.id),
+                    document_id,
+                    [superseded.generation for superseded in superseded_ones],
+                )
+            except KbmeshError as error:
+                failed.append(error)
+                if _down(failed):
+                    break
+                continue
             for superseded in superseded_ones:
                 await self._catalog.forget(superseded)
+            swept += len(superseded_ones)
+        return swept
+
+
+def _down(failed: Sequence[KbmeshError]) -> bool:
+    return any(isinstance(error, DependencyUnavailable | DeadlineExceeded) for error in failed)
