@@ -171,3 +171,8 @@ def _best(query: SearchQuery, seen: Sequence[Point], scores: Mapping[UUID, float
     payloads = {point.id: point.payload for point in seen}
     order = sorted(scores, key=lambda name: (-scores[name], name))[: query.limit]
     return tuple(Hit(id=name, score=scores[name], payload=payloads[name]) for name in order)
+
+
+def of_settings(settings: object) -> MemoryStore:
+    """The factory, for an entry point of the group kbmesh.stores."""
+    return MemoryStore()

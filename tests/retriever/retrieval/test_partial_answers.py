@@ -5,7 +5,7 @@ import uuid
 import pytest
 from kbmesh_retriever.catalog.port import RetrievalDefaults
 from kbmesh_retriever.retrieve.request import RetrievalLimits, Selector
-from kbmesh_retriever.retrieve.stage import ScoreStage, Status, Strategy
+from kbmesh_retriever.retrieve.stage import ScoreStage, Stage, Status, Strategy
 from kbmesh_retriever.stores.port import Hit, Scope, SearchResult
 from kbmesh_rpc.errors import DeadlineExceeded, DependencyUnavailable, KnowledgeBaseNotFound, Reason
 from retrieval_world import CountingCatalog, FaultyStore, World, statuses_of, texts_of
@@ -156,3 +156,18 @@ async def test_many_knowledge_bases_cost_two_catalog_queries_and_one_embedding(w
     answer = await world.ask("restart", top_k=10, parts={"catalog": catalog, "limits": limits})
     assert len(answer.results) == 6
     assert (catalog.resolves, catalog.validations) == (1, 1)
+
+
+async def test_a_store_without_sparse_vectors_is_searched_by_vectors_alone_and_the_answer_says_so(world: World) -> None:
+    base = await world.make("a", RESTART)
+    whole = await world.ask("restart payment", "a", strategy=Strategy.HYBRID)
+    fragment = whole.results[0].place.candidate.fragment
+    scope = Scope(tenant=base.tenant, knowledge_base_id=base.id)
+    pages = [page async for page in world.store.read_generation(base.collection, scope, *fragment.version)]
+    found = Hit(id=fragment.chunk_id, score=0.9, payload=pages[0][0].payload)
+    by_vectors = SearchResult(dense=(found,), keyword=(), keyword_served=False)
+    store = FaultyStore(inner=world.store, answers={base.collection: by_vectors})
+    answer = await world.ask("restart payment", "a", strategy=Strategy.HYBRID, parts={"store": store})
+    assert texts_of(answer) == [RESTART]
+    assert statuses_of(answer) == {"a": Status.OK}
+    assert [(one.stage, one.reason) for one in answer.degradations] == [(Stage.SEARCH, Reason.FEATURE_UNSUPPORTED)]

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from kbmesh_rpc.errors import EmptyText, FeatureUnsupported, FieldViolation, InvalidField, RequestTooLarge
 
 from kbmesh_retriever.retrieve.stage import ScoreStage, Strategy
+from kbmesh_retriever.stores.conditions import NUMBER_FIELDS, TEXT_FIELDS
 from kbmesh_retriever.stores.port import Condition, PointFilter
 
-_FIELDS = frozenset({"source_type", "document_id", "external_id", "media_type", "strategy"})
 _METADATA_FIELD = re.compile(r'metadata\.[^"\\]{1,128}')
 _MOST_CONDITIONS = 20
 _MOST_VALUES = 100
@@ -177,14 +177,16 @@ def _wrong_filter(name: str, wanted: PointFilter | None) -> list[FieldViolation]
 
 def _wrong_condition(name: str, condition: Condition) -> list[FieldViolation]:
     wrong: list[FieldViolation] = []
-    if condition.field not in _FIELDS and not _METADATA_FIELD.fullmatch(condition.field):
-        known = ", ".join(sorted(_FIELDS))
+    if condition.field not in TEXT_FIELDS | NUMBER_FIELDS and not _METADATA_FIELD.fullmatch(condition.field):
+        known = ", ".join(sorted(TEXT_FIELDS | NUMBER_FIELDS))
         wrong.append(_violation(f"{name}.field", f"is none of {known} and no metadata.NAME"))
     bounds = [bound for bound in (condition.gte, condition.lte) if bound is not None]
     if not condition.any_of and not bounds:
         wrong.append(_violation(name, "has no test: give `any_of` with values, or `range` with a bound"))
-    if bounds and condition.field in _FIELDS:
+    if bounds and condition.field in TEXT_FIELDS:
         wrong.append(_violation(f"{name}.range", f"{condition.field} is a text and has no range"))
+    if condition.any_of and condition.field in NUMBER_FIELDS:
+        wrong.append(_violation(f"{name}.any_of", f"{condition.field} is a number: give `range`"))
     if len(condition.any_of) > _MOST_VALUES:
         wrong.append(_violation(f"{name}.any_of", f"{len(condition.any_of)} values, the limit is {_MOST_VALUES}"))
     if not all(map(math.isfinite, bounds)):

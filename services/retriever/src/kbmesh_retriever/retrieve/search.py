@@ -62,6 +62,8 @@ class Lists:
     query: int
     dense: tuple[Found, ...]
     keyword: tuple[Found, ...]
+    keyword_served: bool = True
+    """False where words were asked for and its store cannot search by them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,6 +174,7 @@ class Searcher:
             query=probe.query,
             dense=_read(result.dense, target.scope),
             keyword=tuple(found for found in _read(result.keyword, target.scope) if found.score > 0),
+            keyword_served=result.keyword_served,
         )
 
 

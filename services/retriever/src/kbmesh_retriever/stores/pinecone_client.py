@@ -92,8 +92,8 @@ class PineconeCalls:
     async def ensure_index(self, dimension: int, distance: Distance) -> PineconeIndex:
         """The index, made and awaited where there is none. Raises Conflict for one of another shape."""
         name = f"{self._prefix}-{dimension}-{_METRICS[distance]}"
-        if name in self._open:
-            return self._open[name]
+        if (known := self._open.get(name)) is not None:
+            return _checked(known, name, dimension, distance)
         fields = {
             DENSE: {"type": "dense_vector", "dimension": dimension, "metric": _METRICS[distance]},
             BM25: {"type": "sparse_vector"},
@@ -110,14 +110,7 @@ class PineconeCalls:
             except _AlreadyThereError:
                 model = await self.call(lambda: self._client.indexes.describe(name))
         model = await self._ready(model)
-        index = await self._opened(model)
-        if index is None or index.dimension != dimension or index.distance is not distance:
-            raise Conflict(
-                f"index {name}",
-                f"index {name} cannot be used: it has no dense_vector field named {DENSE} of {dimension} dimensions "
-                f"that is compared by {_METRICS[distance]}",
-            )
-        return index
+        return _checked(await self._opened(model), name, dimension, distance)
 
     async def indexes(self) -> Sequence[PineconeIndex]:
         """Every index of kbmesh that serves."""
@@ -210,6 +203,16 @@ class _AlreadyThereError(DependencyInvalidResponse):
 
     def __init__(self) -> None:
         super().__init__(DEPENDENCY, f"{DEPENDENCY} says that it is there already")
+
+
+def _checked(index: PineconeIndex | None, name: str, dimension: int, distance: Distance) -> PineconeIndex:
+    if index is None or index.dimension != dimension or index.distance is not distance:
+        raise Conflict(
+            f"index {name}",
+            f"index {name} cannot be used: it has no dense_vector field named {DENSE} of {dimension} dimensions and "
+            f"the metric {_METRICS[distance]}",
+        )
+    return index
 
 
 def _left_of_call() -> float:
