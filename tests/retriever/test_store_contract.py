@@ -537,3 +537,11 @@ async def test_a_long_list_comes_with_its_payloads(store: VectorStore, collectio
     found = await search(store, collection, HANDBOOK, limit=2000)
     assert len(found.dense) == len(found.keyword) == 230
     assert {hit.payload["text"] for hit in found.dense} == {"report"}
+
+
+async def test_ret_27_a_chunk_that_comes_twice_is_one_point(store: VectorStore, collection: str) -> None:
+    """RET-27."""
+    twice = [chunk(HANDBOOK, "d", "report"), chunk(HANDBOOK, "d", "report")]
+    await store.upsert(collection, twice)
+    assert [hit.id for hit in (await search(store, collection, HANDBOOK)).dense] == [twice[0].id]
+    assert await store.count(collection, HANDBOOK) == 1

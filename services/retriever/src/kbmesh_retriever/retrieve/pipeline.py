@@ -133,8 +133,8 @@ class Retrieval:
                 )
             )
         if without_words := {lists.target.position for lists in found.lists if not lists.keyword_served}:
-            count = f"{len(without_words)} knowledge base{'s' if len(without_words) > 1 else ''}"
-            message = f"{count} cannot be searched by words, for want of sparse vectors: searched by vectors alone"
+            which = f"{len(without_words)} knowledge base{'s' if len(without_words) > 1 else ''}"
+            message = f"{which} cannot be searched by words, for want of sparse vectors: searched by vectors alone"
             journal.degradations.append(
                 Degradation(stage=Stage.SEARCH, reason=Reason.FEATURE_UNSUPPORTED, message=message)
             )

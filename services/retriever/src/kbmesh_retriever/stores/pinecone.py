@@ -23,6 +23,7 @@ from kbmesh_retriever.stores.pinecone_records import (
     BM25,
     DENSE,
     PAYLOAD,
+    Record,
     batches,
     placeholder,
     read_payload,
@@ -150,18 +151,19 @@ class PineconeStore:
             home = await self._home(collection)
         if home is None:
             raise DependencyInvalidResponse(DEPENDENCY, f"there is no collection {collection}")
-        by_namespace: dict[str, list[dict[str, Any]]] = {}
+        # The SDK refuses an id that comes twice; the last one is meant.
+        by_namespace: dict[str, dict[UUID, Record]] = {}
         for point in points:
             namespace = _namespace(collection, _scope_of(point))
             record = to_record(point, dimension=home.dimension, keywords=home.keywords)
-            by_namespace.setdefault(namespace, []).append(record)
+            by_namespace.setdefault(namespace, {})[point.id] = record
         for namespace, records in by_namespace.items():
             await self._write_all(
                 home,
                 namespace,
                 [
                     partial(home.api.documents.upsert, namespace=namespace, documents=batch)
-                    for batch in batches(records)
+                    for batch in batches(list(records.values()))
                 ],
             )
 

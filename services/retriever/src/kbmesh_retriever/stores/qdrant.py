@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 import grpc
-import numpy as np
 from kbmesh_rpc.call import optional_call
 from kbmesh_rpc.channel import SERVICE_CONFIG
 from kbmesh_rpc.errors import (
@@ -27,13 +26,20 @@ from kbmesh_retriever.stores.filters import METADATA_NUMBERS, build_filter, meta
 from kbmesh_retriever.stores.port import (
     CollectionInfo,
     Distance,
-    Hit,
     Point,
     PointFilter,
     Scope,
     SearchQuery,
     SearchResult,
-    SparseVector,
+)
+from kbmesh_retriever.stores.qdrant_points import (
+    DEPENDENCY,
+    as_it_is,
+    nearness,
+    threshold,
+    to_hits,
+    to_point,
+    to_struct,
 )
 from kbmesh_retriever.stores.schema import (
     BM25,
@@ -54,7 +60,6 @@ from kbmesh_retriever.stores.sizing import GRAPH_FROM_POINTS, size_for
 
 T = TypeVar("T")
 
-DEPENDENCY = "qdrant"
 UPSERT_BATCH_POINTS = 100
 _DEFAULT_GRPC_PORT = 6334
 _PAYLOAD = models.PayloadSelectorExclude(exclude=[METADATA_NUMBERS])
@@ -187,7 +192,7 @@ class QdrantStore:
         while True:
             records, offset = await self._scroll(collection, filter_, offset)
             if records:
-                yield [_to_point(record) for record in records]
+                yield [to_point(record) for record in records]
             if offset is None:
                 return
 
@@ -204,7 +209,7 @@ class QdrantStore:
                 using=name,
                 filter=filter_,
                 limit=query.limit,
-                score_threshold=_threshold(query) if name == DENSE else None,
+                score_threshold=threshold(query) if name == DENSE else None,
                 with_payload=_PAYLOAD,
                 params=_RESCORED if name == DENSE else None,
             )
@@ -221,8 +226,8 @@ class QdrantStore:
             return SearchResult(dense=(), keyword=())
         if len(answers) != len(requests):
             raise DependencyInvalidResponse(DEPENDENCY, f"{len(answers)} answers to {len(requests)} queries")
-        scales = {DENSE: _nearness if query.distance is Distance.EUCLIDEAN else _as_it_is, BM25: _as_it_is}
-        hits = {name: _to_hits(answer.points, scales[name]) for name, answer in zip(vectors, answers, strict=True)}
+        scales = {DENSE: nearness if query.distance is Distance.EUCLIDEAN else as_it_is, BM25: as_it_is}
+        hits = {name: to_hits(answer.points, scales[name]) for name, answer in zip(vectors, answers, strict=True)}
         return SearchResult(
             dense=hits.get(DENSE, ()), keyword=tuple(hit for hit in hits.get(BM25, ()) if hit.score > 0)
         )
@@ -329,7 +334,7 @@ class QdrantStore:
         await self._call(lambda _: self._client.create_payload_index(collection, field, index, wait=True))
 
     async def _upsert_batch(self, collection: str, points: Sequence[Point]) -> None:
-        batch = [_to_struct(point) for point in points]
+        batch = [to_struct(point) for point in points]
         await self._write(lambda timeout: self._client.upsert(collection, batch, wait=True, timeout=timeout))
 
     async def _delete(self, collection: str, filter_: models.Filter) -> None:
@@ -393,55 +398,3 @@ def _typed(error: grpc.aio.AioRpcError) -> KbmeshError:
     if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
         return DependencyUnavailable(DEPENDENCY, f"{DEPENDENCY} is going away: {error.details()}")
     return DependencyInvalidResponse(DEPENDENCY, f"{DEPENDENCY} answered {error.code().name}: {error.details()}")
-
-
-def _to_struct(point: Point) -> models.PointStruct:
-    payload = dict(point.payload)
-    if numbers := metadata_numbers(payload.get("metadata") or {}):
-        payload[METADATA_NUMBERS] = numbers
-    vector: dict[str, list[float] | models.SparseVector] = {
-        BM25: models.SparseVector(indices=list(point.sparse.indices), values=list(point.sparse.values))
-    }
-    if point.dense is not None:
-        vector[DENSE] = point.dense.tolist()
-    return models.PointStruct(id=str(point.id), vector=vector, payload=payload)
-
-
-def _to_point(record: models.Record) -> Point:
-    vectors = record.vector if isinstance(record.vector, dict) else {}
-    dense, sparse = vectors.get(DENSE), vectors.get(BM25)
-    return Point(
-        id=UUID(str(record.id)),
-        dense=None if dense is None else np.asarray(dense, dtype=np.float32),
-        sparse=SparseVector(indices=tuple(sparse.indices), values=tuple(sparse.values))
-        if isinstance(sparse, models.SparseVector)
-        else SparseVector(indices=(), values=()),
-        payload=record.payload or {},
-    )
-
-
-def _to_hits(points: Sequence[models.ScoredPoint], scale: Callable[[float], float]) -> tuple[Hit, ...]:
-    """Best first; equal scores in the order of their ids, which Qdrant does not promise."""
-    try:
-        hits = [Hit(id=UUID(str(point.id)), score=scale(point.score), payload=point.payload or {}) for point in points]
-    except ValueError as error:
-        raise DependencyInvalidResponse(DEPENDENCY, "a point was not written by kbmesh: its id is no UUID") from error
-    return tuple(sorted(hits, key=lambda hit: (-hit.score, hit.id)))
-
-
-def _as_it_is(score: float) -> float:
-    return score
-
-
-def _nearness(distance: float) -> float:
-    return 1.0 - distance * distance / 2.0
-
-
-def _threshold(query: SearchQuery) -> float | None:
-    """Qdrant keeps what is better than its threshold; the port keeps what equals it too. Scores are float32."""
-    least = query.min_dense_score
-    if least is None:
-        return None
-    if query.distance is Distance.EUCLIDEAN:
-        return float(np.nextafter(np.float32(math.sqrt(max(0.0, 2.0 - 2.0 * least))), np.float32(np.inf)))
-    return float(np.nextafter(np.float32(least), np.float32(-np.inf)))
