@@ -33,6 +33,10 @@ protos: setup ## Generate the stubs anew from protos/
 chart: setup ## Write README and schema of the Helm chart anew from its values.yaml
 	$(BIN)/python tools/write_chart_docs.py
 
+.PHONY: goldens
+goldens: setup .venv-helm/ready ## Write what the Helm chart renders to anew, for a review to read
+	$(BIN)/python tests/helm/write_goldens.py
+
 .PHONY: lock
 lock: setup ## Resolve requirements/*.lock anew
 	tools/lock.sh

@@ -1,8 +1,8 @@
 """values.schema.json of the Helm chart: made of values.yaml, its comments, and the settings of the services.
 
 Every map is closed: a key that values.yaml does not have is refused. What a service can be told is read from its
-Settings class, so that the chart knows each setting, its type and its bounds. JSON Schema draft 7, which all versions of
-Helm 3 and 4 read.
+Settings class, so that the chart knows each setting, its type and its bounds. JSON Schema draft 7, which Helm 3 and 4
+read.
 """
 
 import importlib

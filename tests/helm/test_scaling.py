@@ -95,3 +95,13 @@ def test_connections_age_where_calls_are_short(helm: Helm) -> None:
         if entry["name"] == "KBMESH_MAX_CONNECTION_AGE_SECONDS"
     }
     assert ages == {"retriever": 0, "chunker": 60, "embedder": 60, "reranker": 60}
+
+
+def test_a_connection_that_ages_cuts_no_call_short(helm: Helm) -> None:
+    """Calls in flight have the grace, which must hold the longest call that the retriever makes."""
+    from kbmesh_retriever.settings import RetrieverSettings
+
+    rendered = helm.render()
+    for component, field in (("chunker", "chunk"), ("embedder", "embed"), ("reranker", "rerank")):
+        (grace,) = [e["value"] for e in rendered.pod(component).main["env"] if e["name"] == "KBMESH_GRACE_SECONDS"]
+        assert float(grace) >= RetrieverSettings.model_fields[f"{field}_timeout_seconds"].default
