@@ -269,8 +269,9 @@ Global___Range: _TypeAlias = Range  # noqa: Y015
 
 @_typing.final
 class Condition(_message.Message):
-    """Condition is a test of one field of a document: "source_type", "document_id", "external_id", "media_type",
-    "strategy", or "metadata.NAME".
+    """Condition is a test of one field of a chunk. By `any_of`: "source_type", "document_id", "external_id", "media_type",
+    "strategy", "chunk_type", "author", "tags" or "metadata.NAME". By `range`: "time", in seconds since 1970 UTC, or
+    "metadata.NAME" where the value is written as a number. A field that is not there passes no condition.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
