@@ -1,6 +1,7 @@
 """Model folders on this machine."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,20 @@ def pull(name_or_source: str, models_folder: Path) -> "ModelCard":
         ) from error
 
 
+def add_precision(precision: str, folder: Path) -> "ModelCard":
+    """Adds the file of a precision, "fp16" or "int8", to a model folder and proves it. Raises CliError."""
+    require_local_extra("kbmesh_onnx")
+    from kbmesh_onnx.errors import OnnxError
+    from kbmesh_onnx.half import write_half
+    from kbmesh_onnx.int8 import write_int8
+
+    tell_stage(folder.name)(f"writing {precision} and checking it against fp32")
+    try:
+        return write_int8(folder) if precision == "int8" else write_half(folder)
+    except OnnxError as error:
+        raise CliError("MODEL_NOT_EXPORTED", str(error), hint="the fp32 model is there and unchanged") from error
+
+
 def tell_stage(name: str) -> Callable[[str], None]:
     """Gives a function that tells of each stage on stderr."""
     console = messages()
@@ -66,5 +81,6 @@ def card_to_json(card: "ModelCard", folder: Path) -> dict[str, object]:
             "tolerance": card.verification.tolerance,
         },
         "preferred_form": dict(card.preferred_form),
+        "int8": asdict(card.int8) if card.int8 is not None else None,
         "folder": str(folder),
     }

@@ -6,7 +6,7 @@ from typing import Literal
 
 ArenaExtend = Literal["same_as_requested", "next_power_of_two"]
 CudnnSearch = Literal["heuristic", "exhaustive", "default"]
-Precision = Literal["auto", "fp32", "fp16"]
+Precision = Literal["auto", "fp32", "fp16", "int8"]
 IoBinding = Literal["auto", "on", "off"]
 
 MEBIBYTE = 1024 * 1024
@@ -34,7 +34,8 @@ class DeviceSettings:
     tf32: bool = False
     """Whether fp32 products may be computed in TensorFloat-32: faster from Ampere on, with 10 bits of mantissa."""
     precision: Precision = "auto"
-    """auto takes the model folder's fp16 file on CUDA where there is one, and fp32 everywhere else."""
+    """auto takes the model folder's fp16 file on CUDA where there is one, and fp32 everywhere else. int8 runs on the
+    CPU alone; its vectors have a fingerprint of their own."""
     tensorrt: bool = False
     """Whether TensorRT runs what it can of the model, in its plain form. Its libraries are installed apart."""
     tensorrt_cache: Path | None = None

@@ -6,7 +6,7 @@ docs/models-folder.md describes the format.
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, cast
@@ -16,6 +16,7 @@ from kbmesh_onnx.errors import ModelFolderError
 CARD_FILE = "kbmesh.json"
 TOKENIZER_FILE = "tokenizer.json"
 WEIGHTS_FILE = "model.onnx.data"
+INT8_FILE = "model.int8.onnx"
 SCHEMA_VERSION = 1
 
 Kind = Literal["encoder", "cross_encoder"]
@@ -37,6 +38,27 @@ class Verification:
     """What `max_error` may be at most."""
     reference: str = "numpy"
     """What ran the reference forward pass."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Int8Proof:
+    """What the int8 file of a model is, and how far it is from single precision on the texts of the proof."""
+
+    fingerprint: str
+    """SHA-256 of the model's fingerprint and the file. Vectors of int8 are not compared with those of fp32."""
+    min_cosine: float | None
+    """Smallest cosine of a vector with that of fp32. None for a cross-encoder, as are the next two."""
+    p1_cosine: float | None
+    """The first percentile."""
+    mean_cosine: float | None
+    fragment_cosine: float | None
+    """The smallest of fragments, down to a single character; the others are of passages. None for a cross-encoder."""
+    max_difference: float
+    """Largest difference of one number of the vectors, or of a logit, relative to the range of the logits."""
+    kendall_tau: float | None
+    """Agreement in the order of the pairs, from -1 to 1. None for an encoder."""
+    batch_error: float
+    """Largest difference of one number of the output between a text alone and the same text among others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +99,12 @@ class ModelCard:
     """The forms that are in the folder."""
     file_sizes: Mapping[str, int] = field(default_factory=dict)
     """Size of each file in bytes, by which a half-copied folder is noticed."""
+    int8: Int8Proof | None = None
+    """Proof of the int8 file. None where there is no such file."""
+
+    def fingerprint_in(self, precision: str) -> str:
+        """The fingerprint of what a precision gives: int8 has one of its own, fp16 is as good as fp32."""
+        return self.int8.fingerprint if precision == "int8" and self.int8 is not None else self.fingerprint
 
 
 def load_card(folder: Path) -> ModelCard:
@@ -107,6 +135,10 @@ def write_card(folder: Path, card: ModelCard) -> None:
         value = getattr(card, name)
         data[name] = dict(value) if isinstance(value, Mapping) else value
     data["verification"] = {name: getattr(card.verification, name) for name in Verification.__dataclass_fields__}
+    if card.int8 is None:
+        del data["int8"]
+    else:
+        data["int8"] = asdict(card.int8)
     data["measured_ms"] = {device: dict(times) for device, times in card.measured_ms.items()}
     temporary = folder / f".{CARD_FILE}.partial"
     with temporary.open("w", encoding="utf-8") as file:
@@ -178,6 +210,20 @@ def _from_json(data: object, path: Path) -> ModelCard:
         },
         forms=forms,
         file_sizes={name: int(size) for name, size in read.typed("file_sizes", dict).items()},
+        int8=_int8_proof(_Reader(read.typed("int8", dict), path)) if data.get("int8") is not None else None,
+    )
+
+
+def _int8_proof(read: "_Reader") -> Int8Proof:
+    return Int8Proof(
+        fingerprint=read.typed("fingerprint", str),
+        min_cosine=read.optional_number("min_cosine"),
+        p1_cosine=read.optional_number("p1_cosine"),
+        mean_cosine=read.optional_number("mean_cosine"),
+        fragment_cosine=read.optional_number("fragment_cosine"),
+        max_difference=read.number("max_difference"),
+        kendall_tau=read.optional_number("kendall_tau"),
+        batch_error=read.number("batch_error"),
     )
 
 
@@ -203,6 +249,9 @@ class _Reader:
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise ModelFolderError(f"{self.path}: {name} is {value!r}, not a number")
         return float(value)
+
+    def optional_number(self, name: str) -> float | None:
+        return None if self.data.get(name) is None else self.number(name)
 
     def one_of(self, value: object, name: str, choices: tuple[str, ...]) -> str:
         if not isinstance(value, str) or value not in choices:

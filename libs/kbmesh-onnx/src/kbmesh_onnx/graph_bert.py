@@ -1,6 +1,6 @@
 """BERT as an ONNX graph, from ids to pooled vectors or logits, in either vocabulary of operators."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import onnx
@@ -37,15 +37,20 @@ def build_bert(
     form: Form,
     pooling: Pooling,
     normalized: bool,
+    make_steps: Callable[[GraphBuilder], Steps] | None = None,
 ) -> onnx.ModelProto:
-    """Build the graph.
+    """Build the graph, in the steps of `form` unless `make_steps` gives others.
 
     Inputs are (n, t) int64. An encoder gives "embeddings", (n, hidden), pooled and, if `normalized`, of unit length,
     and "token_embeddings", (n, t, hidden), the last hidden states with zeros at padding. A cross-encoder gives
     "logits", (n, 1).
     """
     builder = GraphBuilder(stored)
-    steps: Steps = FusedSteps(builder, architecture) if form == "fused" else PlainSteps(builder, architecture)
+    steps: Steps
+    if make_steps is not None:
+        steps = make_steps(builder)
+    else:
+        steps = FusedSteps(builder, architecture) if form == "fused" else PlainSteps(builder, architecture)
     input_ids, attention_mask, token_type_ids = INPUTS
     mask = steps.mask(attention_mask)
     hidden = steps.embed(input_ids, token_type_ids)

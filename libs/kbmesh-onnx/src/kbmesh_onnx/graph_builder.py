@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import onnx
-from onnx import TensorProto, helper
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
 
 from kbmesh_onnx.folder import WEIGHTS_FILE
 from kbmesh_onnx.weights_file import StoredTensor
@@ -56,6 +58,11 @@ class GraphBuilder:
         """Refer to a float constant of no dimension."""
         name = f"number_{value!r}"
         self.initializers.setdefault(name, helper.make_tensor(name, TensorProto.FLOAT, [], [value]))
+        return name
+
+    def constant(self, name: str, values: NDArray[Any]) -> str:
+        """Refer to a constant that stands in the graph itself."""
+        self.initializers.setdefault(name, numpy_helper.from_array(np.ascontiguousarray(values), name))
         return name
 
     def named(self, value: str, name: str) -> None:

@@ -4,6 +4,8 @@ The mask stays a (n, t) matrix of ones and zeros. Attention also takes the numbe
 EmbedLayerNormalization would give, but that reads a mask with a hole or padding on the left wrongly and in silence.
 """
 
+from collections.abc import Callable
+
 from kbmesh_onnx.architecture import BertArchitecture
 from kbmesh_onnx.graph_builder import CONTRIB, GraphBuilder
 from kbmesh_onnx.graph_plain import PlainSteps
@@ -14,10 +16,18 @@ INT32 = 6
 class FusedSteps:
     """Steps for `graph_bert.build_bert`, in ONNX Runtime's operators."""
 
-    def __init__(self, builder: GraphBuilder, architecture: BertArchitecture) -> None:
+    def __init__(
+        self,
+        builder: GraphBuilder,
+        architecture: BertArchitecture,
+        product: Callable[[str, str], str] | None = None,
+    ) -> None:
+        """`product` multiplies a value with the weight of the dense layer that is named; in single precision unless
+        given."""
         self._builder = builder
         self._architecture = architecture
         self._plain = PlainSteps(builder, architecture)
+        self._product = product or self._single_product
 
     def mask(self, attention_mask: str) -> str:
         """Turn (n, t) int64 ones and zeros into int32."""
@@ -55,7 +65,7 @@ class FusedSteps:
         g = self._builder
         return g.node(
             "SkipLayerNormalization",
-            g.node("MatMul", inputs, g.weight(f"{dense}.weight")),
+            self._product(inputs, dense),
             residual,
             g.weight(f"{dense}.norm.weight"),
             g.weight(f"{dense}.norm.bias"),
@@ -67,5 +77,7 @@ class FusedSteps:
     def gelu(self, inputs: str, dense: str) -> str:
         """Apply a dense layer and GELU in its exact form."""
         g = self._builder
-        product = g.node("MatMul", inputs, g.weight(f"{dense}.weight"))
-        return g.node("BiasGelu", product, g.weight(f"{dense}.bias"), domain=CONTRIB)
+        return g.node("BiasGelu", self._product(inputs, dense), g.weight(f"{dense}.bias"), domain=CONTRIB)
+
+    def _single_product(self, inputs: str, dense: str) -> str:
+        return self._builder.node("MatMul", inputs, self._builder.weight(f"{dense}.weight"))

@@ -19,7 +19,7 @@ from kbmesh_onnx.bucket import Bucket, choose_buckets
 from kbmesh_onnx.cuda_driver import CudaDevice, CudaDriver, DriverAbsent
 from kbmesh_onnx.device_settings import DEFAULT_SETTINGS, DeviceSettings
 from kbmesh_onnx.errors import DeviceUnavailable, InferenceError, ModelFolderError
-from kbmesh_onnx.folder import FORM_FILES, Form, ModelCard
+from kbmesh_onnx.folder import FORM_FILES, INT8_FILE, Form, ModelCard
 from kbmesh_onnx.provider import (
     CPU,
     CUDA,
@@ -87,6 +87,13 @@ class ModelSession:
         """
         if device not in ("cpu", "cuda", "auto"):
             raise ValueError(f"device is {device!r}, not cpu, cuda or auto")
+        if settings.precision == "int8":
+            if device == "cuda":
+                raise DeviceUnavailable(
+                    device, available=("cpu",), message="int8 runs on the CPU alone; fp16 is the small one on CUDA"
+                )
+            # Its products have no kernels on CUDA: they would run on the CPU, with a copy there and back for each.
+            device = "cpu"
         if device in ("cuda", "auto"):
             try:
                 return cls._open_on_cuda(folder, card, form, intra_op_threads, settings)
@@ -104,8 +111,8 @@ class ModelSession:
         intra_op_threads: int,
         settings: DeviceSettings,
     ) -> "ModelSession":
-        chosen = choose_form(card, "cpu") if form == "auto" else form
-        precision = "fp16" if settings.precision == "fp16" else "fp32"
+        precision = "fp32" if settings.precision == "auto" else settings.precision
+        chosen = "fused" if precision == "int8" else choose_form(card, "cpu") if form == "auto" else form
         path = model_file(folder, card, chosen, precision=precision)
         try:
             session = _load(path, [CPU], intra_op_threads)
@@ -263,13 +270,17 @@ def model_file(folder: Path, card: ModelCard, form: Form, *, precision: str) -> 
         raise ModelFolderError(f"{card.name} has no {form} form, only {', '.join(card.forms)}")
     if precision == "fp32":
         return Path(folder) / FORM_FILES[form]
+    if precision == "int8":
+        if INT8_FILE not in card.file_sizes or card.int8 is None:
+            raise ModelFolderError(f"{card.name} has no int8 file; kbmesh models pull NAME --precision int8 adds it")
+        return Path(folder) / INT8_FILE
     if HALF_FILES[form] not in card.file_sizes:
         raise ModelFolderError(f"{card.name} has no fp16 file of its {form} form; python -m kbmesh_onnx.half adds it")
     return Path(folder) / HALF_FILES[form]
 
 
 def _cuda_precision(card: ModelCard, form: Form, settings: DeviceSettings) -> Literal["fp32", "fp16"]:
-    if settings.precision != "auto":
+    if settings.precision in ("fp32", "fp16"):
         return settings.precision
     # TensorRT makes fp16 of the fp32 file, and only where it is asked to.
     return "fp16" if HALF_FILES[form] in card.file_sizes and not settings.tensorrt else "fp32"

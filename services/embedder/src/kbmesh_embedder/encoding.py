@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
+from kbmesh_rpc.errors import InvalidField
 from numpy.typing import NDArray
 
+FLOAT16_MAX = float(np.finfo(np.float16).max)
 INT8_MAX = 127
 
 
@@ -29,9 +31,12 @@ class EncodedVectors:
 def encode(vectors: NDArray[np.float32], encoding: Encoding) -> EncodedVectors:
     """The bytes of an (n, dimension) matrix.
 
-    INT8 is symmetric: the largest number of a row becomes 127 or -127.
+    INT8 is symmetric: the largest number of a row becomes 127 or -127. Raises InvalidField ("encoding") where FLOAT16
+    has not the numbers, which happens with models that do not normalise.
     """
     if encoding is Encoding.FLOAT16:
+        if np.abs(vectors).max(initial=0) > FLOAT16_MAX:
+            raise InvalidField("encoding", f"the vectors hold numbers beyond FLOAT16's {FLOAT16_MAX:.0f}")
         return EncodedVectors(data=vectors.astype("<f2").tobytes(), scales=())
     if encoding is Encoding.INT8:
         scales = np.abs(vectors).max(axis=1, initial=0) / INT8_MAX

@@ -1,5 +1,6 @@
 """`kbmesh models`: model folders on this machine."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,11 +11,25 @@ from rich.table import Column, Table
 from kbmesh_cli.errors import CliError
 from kbmesh_cli.invocation import JsonOption, invocation
 from kbmesh_cli.mesh import require_local_extra
-from kbmesh_cli.models import card_to_json, pull, tell_stage
+from kbmesh_cli.models import add_precision, card_to_json, pull, tell_stage
 from kbmesh_cli.output import print_json, results
 
 if TYPE_CHECKING:
     from kbmesh_onnx.folder import ModelCard
+
+
+class Precision(StrEnum):
+    """A precision whose file is added to the fp32 model."""
+
+    FP32 = "fp32"
+    FP16 = "fp16"
+    INT8 = "int8"
+
+
+PrecisionOption = Annotated[
+    Precision,
+    typer.Option(help="fp16 (for CUDA) or int8 (for CPUs) adds that file to the model, proven against fp32."),
+]
 
 app = typer.Typer(help="Pull, export and inspect models on this machine.", no_args_is_help=True)
 
@@ -29,11 +44,14 @@ def pull_command(
             help="all-MiniLM-L6-v2, which comes with kbmesh; a hub id (OWNER/NAME); or a folder.",
         ),
     ],
+    precision: PrecisionOption = Precision.FP32,
     json_output: JsonOption = False,
 ) -> None:
     """Fetch a model and put it into the model folder, exported and proven."""
     folder = invocation(context).models_folder
     card = pull(source, folder)
+    if precision is not Precision.FP32:
+        card = add_precision(precision, folder / card.name)
     _show(card, folder / card.name, json_output=json_output)
 
 
@@ -42,6 +60,7 @@ def export(
     context: typer.Context,
     source: Annotated[Path, typer.Argument(help="Folder with config.json, tokenizer.json and safetensors.")],
     name: Annotated[str | None, typer.Option(help="Name of the model. The folder's name by default.")] = None,
+    precision: PrecisionOption = Precision.FP32,
     json_output: JsonOption = False,
 ) -> None:
     """Turn a folder with safetensors into a model folder, and prove that it gives the same vectors."""
@@ -58,6 +77,8 @@ def export(
         card = export_model(source, destination, progress=tell_stage(destination.name))
     except OnnxError as error:
         raise CliError("MODEL_NOT_EXPORTED", str(error)) from error
+    if precision is not Precision.FP32:
+        card = add_precision(precision, destination)
     _show(card, destination, json_output=json_output)
 
 

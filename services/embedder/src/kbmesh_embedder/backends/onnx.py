@@ -72,7 +72,7 @@ class OnnxBackend:
         )
         self._description = ModelDescription(
             name=name,
-            fingerprint=card.fingerprint,
+            fingerprint=card.fingerprint_in(session.precision),
             dimension=card.dimension,
             max_tokens=card.max_tokens,
             pooling=card.pooling,

@@ -54,7 +54,7 @@ class OpenModel:
         """What callers may know of it."""
         return ModelDescription(
             name=self.name,
-            fingerprint=self.card.fingerprint,
+            fingerprint=self.card.fingerprint_in(self.session.precision),
             method=method,
             max_tokens=self.card.max_tokens,
             device=self.session.device_text,
