@@ -227,6 +227,8 @@ class KnowledgeBase(_message.Message):
     CREATED_AT_FIELD_NUMBER: _builtins.int
     UPDATED_AT_FIELD_NUMBER: _builtins.int
     REBUILD_FIELD_NUMBER: _builtins.int
+    EMBEDDING_PROVIDER_FIELD_NUMBER: _builtins.int
+    VECTOR_STORE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """UUID, given by the server. A rebuild does not change it."""
     name: _builtins.str
@@ -247,6 +249,12 @@ class KnowledgeBase(_message.Message):
     """Documents that can be found. Given by the server."""
     chunk_count: _builtins.int
     """Chunks that can be found. Given by the server."""
+    embedding_provider: _builtins.str
+    """Who serves the embedding model: "onnx" where the embedder runs it itself, or the name of a remote provider. Given by
+    the server.
+    """
+    vector_store: _builtins.str
+    """Name of the vector store that holds its vectors. The server's own when left out on creation; another one is refused."""
     @_builtins.property
     def chunking(self) -> _chunker_pb2.ChunkingConfig:
         """How its documents are cut."""
@@ -285,10 +293,12 @@ class KnowledgeBase(_message.Message):
         created_at: _timestamp_pb2.Timestamp | None = ...,
         updated_at: _timestamp_pb2.Timestamp | None = ...,
         rebuild: Global___Rebuild | None = ...,
+        embedding_provider: _builtins.str = ...,
+        vector_store: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["chunking", b"chunking", "created_at", b"created_at", "rebuild", b"rebuild", "retrieval", b"retrieval", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk_count", b"chunk_count", "chunking", b"chunking", "created_at", b"created_at", "description", b"description", "dimension", b"dimension", "document_count", b"document_count", "embedding_model", b"embedding_model", "generation", b"generation", "id", b"id", "model_fingerprint", b"model_fingerprint", "name", b"name", "placement", b"placement", "rebuild", b"rebuild", "retrieval", b"retrieval", "updated_at", b"updated_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk_count", b"chunk_count", "chunking", b"chunking", "created_at", b"created_at", "description", b"description", "dimension", b"dimension", "document_count", b"document_count", "embedding_model", b"embedding_model", "embedding_provider", b"embedding_provider", "generation", b"generation", "id", b"id", "model_fingerprint", b"model_fingerprint", "name", b"name", "placement", b"placement", "rebuild", b"rebuild", "retrieval", b"retrieval", "updated_at", b"updated_at", "vector_store", b"vector_store"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
