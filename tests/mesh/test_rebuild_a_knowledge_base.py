@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import pytest
 from mesh_process import Mesh
 
 
+@pytest.mark.timeout(300)
 def test_documents_are_found_before_while_and_after(shared_mesh: Mesh, tmp_path: Path) -> None:
     folder = tmp_path / "notes"
     folder.mkdir()

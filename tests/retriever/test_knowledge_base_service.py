@@ -56,6 +56,7 @@ async def test_only_a_name_is_needed(workshop: Workshop, service: KnowledgeBaseS
     assert (made.name, made.embedding_model, made.dimension) == ("handbook", "words", DIMENSION)
     assert made.model_fingerprint == workshop.words.info.fingerprint
     assert (made.placement, made.generation, made.document_count) == (pb.PLACEMENT_DEDICATED, 0, 0)
+    assert (made.embedding_provider, made.vector_store) == ("onnx", "qdrant")
     assert made.chunking.strategy == chunker_pb2.STRATEGY_AUTO
     assert (made.retrieval.vector_top_k, made.retrieval.min_vector_score, made.retrieval.weight) == (20, 0.2, 1.0)
     assert made.created_at == made.updated_at
@@ -90,6 +91,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"name": "8a6e0804-2bd0-4672-b79d-d97027f9071a"}, "knowledge_base.name"),
     ({"description": "x" * 2001}, "knowledge_base.description"),
     ({"placement": 9}, "knowledge_base.placement"),
+    ({"vector_store": "other"}, "knowledge_base.vector_store"),
     ({"retrieval": {"vector_top_k": 0}}, "knowledge_base.retrieval.vector_top_k"),
     ({"retrieval": {"vector_top_k": 1001}}, "knowledge_base.retrieval.vector_top_k"),
     ({"retrieval": {"min_vector_score": 1.1}}, "knowledge_base.retrieval.min_vector_score"),
@@ -116,6 +118,33 @@ async def test_what_is_wrong_is_named(service: KnowledgeBaseServiceStub) -> None
     for wanted, field in WRONG:
         error = await refused(lambda wanted=wanted: create(service, **wanted))
         assert (error.reason, error.metadata["field"]) == (Reason.INVALID_FIELD, field)
+
+
+async def test_all_that_is_wrong_is_named_at_once(service: KnowledgeBaseServiceStub) -> None:
+    error = await refused(
+        lambda: create(
+            service,
+            name="a b",
+            description="x" * 2001,
+            placement=9,
+            vector_store="other",
+            retrieval={"vector_top_k": 0, "min_vector_score": 2, "weight": -1},
+            chunking=Config(strategy=77, size=10, overlap=10, minimum=11, similarity={"threshold": 2, "buffer": 6}),
+        )
+    )
+    assert {violation.field.removeprefix("knowledge_base.") for violation in error.field_violations} == {
+        *("name", "description", "placement", "vector_store"),
+        *("retrieval.vector_top_k", "retrieval.min_vector_score", "retrieval.weight"),
+        *("chunking.strategy", "chunking.overlap", "chunking.minimum", "chunking.similarity"),
+        *("chunking.similarity.threshold", "chunking.similarity.buffer"),
+    }
+    made = await create(service)
+    error = await refused(
+        lambda: update(service, id=made.id, name="other", placement=2, chunking=Config(size=9), embedding_model="x")
+    )
+    assert {violation.field.removeprefix("knowledge_base.") for violation in error.field_violations} == {
+        *("name", "placement", "chunking", "embedding_model"),
+    }
 
 
 async def test_a_name_is_given_once(service: KnowledgeBaseServiceStub) -> None:

@@ -1,5 +1,6 @@
 """An operator starts the retriever before, or without, everything it talks to."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -9,12 +10,14 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from kbmesh.retriever.v1 import knowledge_base_pb2 as pb
 from kbmesh.retriever.v1.knowledge_base_pb2_grpc import KnowledgeBaseServiceStub
 from kbmesh_retriever.application import make_application
+from kbmesh_retriever.catalog.sql import SqlCatalog
 from kbmesh_retriever.settings import RetrieverSettings
 from kbmesh_rpc.channel import open_channel
 from kbmesh_rpc.errors import Reason
 from kbmesh_rpc.server import running
 from kbmesh_rpc.settings import load_settings
 from kbmesh_rpc.status import from_rpc_error
+from retriever.catalog_values import knowledge_base
 
 SERVICES = ("RetrieverService", "KnowledgeBaseService", "IngestionService")
 
@@ -44,6 +47,22 @@ async def test_it_serves_while_everything_else_is_down(tmp_path: Path) -> None:
         error = from_rpc_error(caught.value, dependency="retriever")
         assert (error.reason, error.metadata["dependency"]) == (Reason.DEPENDENCY_UNAVAILABLE, "embedder")
     assert (tmp_path / "data" / "catalog.db").exists()
+
+
+async def test_it_does_not_start_over_a_store_that_its_knowledge_bases_are_not_in(tmp_path: Path) -> None:
+    """Their collections would not be there, and every search would be empty without an error."""
+    settings = RetrieverSettings(port=0, home=tmp_path)
+    application = await make_application(settings)
+    await application.warm_up()
+    await application.close()
+    catalog = SqlCatalog(settings.catalog_database)
+    await catalog.open()
+    await catalog.create_knowledge_base(replace(knowledge_base(), vector_store="pinecone"))
+    await catalog.close()
+    application = await make_application(settings)
+    with pytest.raises(ValueError, match="pinecone"):
+        await application.warm_up()
+    await application.close()
 
 
 def test_the_catalogs_password_is_not_printed(

@@ -201,8 +201,10 @@ def knowledge_base_to_json(found: KnowledgeBase) -> dict[str, object]:
         "name": found.name,
         "description": found.description,
         "embedding_model": found.embedding_model,
+        "embedding_provider": found.embedding_provider,
         "model_fingerprint": found.model_fingerprint,
         "dimension": found.dimension,
+        "vector_store": found.vector_store,
         "placement": found.placement.value.lower(),
         "chunking": _config_to_json(found.chunking),
         "retrieval": {

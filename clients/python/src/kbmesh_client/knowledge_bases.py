@@ -80,5 +80,9 @@ class KnowledgeBase:
     """When it was made, in UTC."""
     updated_at: datetime | None
     """When it or its documents last changed, in UTC."""
+    embedding_provider: str = ""
+    """Who serves the model: "onnx" where the embedder runs it itself, or the name of a remote provider."""
+    vector_store: str = ""
+    """Name of the vector store that holds its vectors."""
     rebuild: Rebuild | None = None
     """The rebuild that is under way, if one is. Lists leave it out."""

@@ -43,6 +43,7 @@ class RetrieverApplication:
         channels: Sequence[grpc.aio.Channel] = (),
     ) -> None:
         """`channels` are closed with it."""
+        self._vector_store = settings.vector_store
         self._catalog = catalog
         self._store = store
         self._channels = channels
@@ -63,7 +64,9 @@ class RetrieverApplication:
             shrink_share=settings.shrink_share,
         )
         knowledge_base_servicer = KnowledgeBaseServicer(
-            catalog, KnowledgeBases(catalog, store, chunker, embedder), Rebuilds(catalog, store, chunker, embedder)
+            catalog,
+            KnowledgeBases(catalog, store, chunker, embedder, vector_store=settings.vector_store),
+            Rebuilds(catalog, store, chunker, embedder, vector_store=settings.vector_store),
         )
         ingestion_servicer = IngestionServicer(catalog, ingester, default_concurrency=settings.ingest_concurrency)
         retriever_servicer = RetrieverServicer(
@@ -97,6 +100,11 @@ class RetrieverApplication:
 
     async def warm_up(self) -> None:
         await self._catalog.open()
+        # In another store their collections are not there, and what is not there is empty without an error.
+        if others := set(await self._catalog.vector_stores()) - {self._vector_store}:
+            raise ValueError(
+                f"the catalog has knowledge bases in {', '.join(sorted(others))}; vector_store is {self._vector_store}"
+            )
         self._sweeping = asyncio.create_task(self._sweeper.run())
 
     async def close(self) -> None:

@@ -50,6 +50,7 @@ class KnowledgeBaseServicer(KnowledgeBaseServiceServicer):
                 chunking={} if wrong else chunking_config.to_json(wanted.chunking),
                 embedding_model=wanted.embedding_model,
                 placement=_PLACEMENTS.get(wanted.placement, "dedicated"),
+                vector_store=wanted.vector_store,
                 retrieval=_retrieval(wanted.retrieval, RetrievalDefaults()),
             ),
             also_wrong=wrong,
@@ -165,6 +166,8 @@ def _check_fixed(wanted: pb.KnowledgeBase, current: KnowledgeBase, *, rebuild: b
     wrong: dict[str, str] = {}
     if wanted.id and wanted.name not in ("", current.name):
         wrong["name"] = "cannot be changed; make another knowledge base"
+    if wanted.vector_store not in ("", current.vector_store):
+        wrong["vector_store"] = "cannot be changed; make another knowledge base"
     if not rebuild:
         if wanted.HasField("chunking") and _differs(wanted, current):
             wrong["chunking"] = _FIXED
@@ -205,6 +208,8 @@ def _message(knowledge_base: KnowledgeBase, rebuild: Rebuild | None = None) -> p
         embedding_model=knowledge_base.embedding_model,
         model_fingerprint=knowledge_base.model_fingerprint,
         dimension=knowledge_base.dimension,
+        embedding_provider=knowledge_base.embedding_provider,
+        vector_store=knowledge_base.vector_store,
         placement=_placement(knowledge_base),
         retrieval=pb.RetrievalDefaults(
             vector_top_k=knowledge_base.retrieval.vector_top_k,

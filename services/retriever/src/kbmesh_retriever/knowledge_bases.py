@@ -33,6 +33,8 @@ class NewKnowledgeBase:
     """Canonical Protobuf JSON of a checked ChunkingConfig."""
     embedding_model: str = ""
     placement: Placement = "dedicated"
+    vector_store: str = ""
+    """Empty: the one there is."""
     retrieval: RetrievalDefaults = field(default_factory=RetrievalDefaults)
 
 
@@ -46,12 +48,14 @@ class KnowledgeBases:
         chunker: ChunkerPort,
         embedder: EmbedderPort,
         *,
+        vector_store: str = "qdrant",
         now: Callable[[], datetime] = utc_now,
         new_id: Callable[[], UUID] = uuid.uuid4,
     ) -> None:
         self._catalog = catalog
         self._settings = VectorSettings(chunker, embedder)
         self._making = Making(catalog, store)
+        self._vector_store = vector_store
         self._now = now
         self._new_id = new_id
 
@@ -66,6 +70,7 @@ class KnowledgeBases:
                 *check_name(wanted.name),
                 *check_description(wanted.description),
                 *also_wrong,
+                *self._check_store(wanted.vector_store),
                 *check_retrieval(wanted.retrieval),
             ]
         )
@@ -82,6 +87,8 @@ class KnowledgeBases:
             embedding_model=model.name,
             model_fingerprint=model.fingerprint,
             dimension=model.dimension,
+            embedding_provider=model.provider,
+            vector_store=self._vector_store,
             placement=wanted.placement,
             collection=collection_name(knowledge_base_id, model, wanted.placement),
             retrieval=wanted.retrieval,
@@ -91,6 +98,12 @@ class KnowledgeBases:
         async with self._making.of(knowledge_base):
             await self._catalog.create_knowledge_base(knowledge_base)
         return knowledge_base
+
+    def _check_store(self, vector_store: str) -> list[FieldViolation]:
+        if vector_store in ("", self._vector_store):
+            return []
+        said = f"must be {self._vector_store!r}, where this server keeps vectors"
+        return [FieldViolation(field="knowledge_base.vector_store", description=said)]
 
     async def update(
         self, tenant: str, name_or_id: str, *, description: str | None, retrieval: RetrievalDefaults | None

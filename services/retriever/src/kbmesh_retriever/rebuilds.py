@@ -37,12 +37,14 @@ class Rebuilds:
         chunker: ChunkerPort,
         embedder: EmbedderPort,
         *,
+        vector_store: str = "qdrant",
         now: Callable[[], datetime] = utc_now,
         new_id: Callable[[], UUID] = uuid.uuid4,
     ) -> None:
         self._catalog = catalog
         self._settings = VectorSettings(chunker, embedder)
         self._making = Making(catalog, store)
+        self._vector_store = vector_store
         self._now = now
         self._new_id = new_id
 
@@ -76,6 +78,8 @@ class Rebuilds:
             embedding_model=model.name,
             model_fingerprint=model.fingerprint,
             dimension=model.dimension,
+            embedding_provider=model.provider,
+            vector_store=self._vector_store,
             placement=placement,
             collection=collection_name(successor_id, model, placement),
             retrieval=old.retrieval,

@@ -91,6 +91,8 @@ def knowledge_base_from_wire(message: knowledge_base_pb2.KnowledgeBase) -> Knowl
         chunk_count=message.chunk_count,
         created_at=time_from_wire(message.created_at),
         updated_at=time_from_wire(message.updated_at),
+        embedding_provider=message.embedding_provider,
+        vector_store=message.vector_store,
         rebuild=_rebuild_from_wire(message.rebuild) if message.HasField("rebuild") else None,
     )
 

@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Any, Literal, Protocol
 from uuid import UUID
 
+from kbmesh_rpc.errors import Conflict
+
 from kbmesh_retriever.catalog.job_port import JobCatalog
 
 Placement = Literal["dedicated", "shared"]
@@ -37,6 +39,10 @@ class KnowledgeBase:
     embedding_model: str
     model_fingerprint: str
     dimension: int
+    embedding_provider: str = "onnx"
+    """Who serves the model: "onnx" where the embedder runs it itself, or the name of a remote provider."""
+    vector_store: str = "qdrant"
+    """Name of the vector store that holds its points."""
     placement: Placement = "dedicated"
     collection: str
     """Name of the Qdrant collection that holds its points."""
@@ -157,6 +163,10 @@ class Catalog(Protocol):
         """One query. Those that the tenant does not have are left out."""
         ...
 
+    async def vector_stores(self) -> Collection[str]:
+        """Names of the stores that hold points of knowledge bases, or of what is left of them."""
+        ...
+
     async def list_knowledge_bases(self, tenant: str, *, limit: int, after: str) -> Sequence[KnowledgeBase]: ...
 
     async def update_knowledge_base(
@@ -222,6 +232,17 @@ class Catalog(Protocol):
         """Makes the reserved generation current, in one transaction that also counts up the knowledge base's
         generation. Raises Conflict where another one has become current since the reservation, and
         KnowledgeBaseNotFound where the knowledge base went away meanwhile."""
+        ...
+
+    async def reserve_generations(self, knowledge_base_id: UUID, external_ids: Sequence[str]) -> Sequence[Reservation]:
+        """`reserve_generation` of documents that are all different, at the price of one."""
+        ...
+
+    async def publish_together(
+        self, knowledge_base_id: UUID, published: Sequence[tuple[Reservation, Document]]
+    ) -> Sequence[Conflict | None]:
+        """`publish` of documents that are all different, at the price of one: a reader sees all of them or none. Gives
+        of each None, or why it was not published."""
         ...
 
     async def redescribe(self, document: Document) -> None:

@@ -21,6 +21,8 @@ def knowledge_base_of(row: RowMapping) -> KnowledgeBase:
         embedding_model=row["embedding_model"],
         model_fingerprint=row["model_fingerprint"],
         dimension=row["dimension"],
+        embedding_provider=row["embedding_provider"],
+        vector_store=row["vector_store"],
         placement=row["placement"],
         collection=row["collection"],
         retrieval=RetrievalDefaults(
@@ -47,6 +49,8 @@ def knowledge_base_values(knowledge_base: KnowledgeBase) -> Mapping[str, Any]:
         "embedding_model": knowledge_base.embedding_model,
         "model_fingerprint": knowledge_base.model_fingerprint,
         "dimension": knowledge_base.dimension,
+        "embedding_provider": knowledge_base.embedding_provider,
+        "vector_store": knowledge_base.vector_store,
         "placement": knowledge_base.placement,
         "collection": knowledge_base.collection,
         "generation": knowledge_base.generation,

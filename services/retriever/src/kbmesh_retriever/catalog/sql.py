@@ -10,6 +10,7 @@ from sqlalchemy import delete, exists, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from kbmesh_retriever.catalog.batches import GenerationBatches
 from kbmesh_retriever.catalog.database import Database
 from kbmesh_retriever.catalog.generations import Generations
 from kbmesh_retriever.catalog.jobs import SqlJobs
@@ -66,6 +67,7 @@ class SqlCatalog:
         self._owner = owner or uuid.uuid4().hex
         self._now = now
         self._reservation_timeout = timedelta(seconds=reservation_timeout_seconds)
+        self._batches = GenerationBatches(self._database, owner=self._owner, now=now, new_id=new_id)
         self.jobs = SqlJobs(
             self._database,
             now=now,
@@ -142,6 +144,10 @@ class SqlCatalog:
             if knowledge_base is not None:
                 answer[text] = knowledge_base
         return answer
+
+    async def vector_stores(self) -> Collection[str]:
+        async with self._database.reading() as connection:
+            return set(await connection.scalars(select(knowledge_bases.c.vector_store).distinct()))
 
     async def list_knowledge_bases(self, tenant: str, *, limit: int, after: str) -> Sequence[KnowledgeBase]:
         async with self._database.reading() as connection:
@@ -262,6 +268,27 @@ class SqlCatalog:
 
     async def reserve_generation(self, knowledge_base_id: UUID, external_id: str) -> Reservation:
         return await self._generations.reserve(knowledge_base_id, external_id)
+
+    async def reserve_generations(self, knowledge_base_id: UUID, external_ids: Sequence[str]) -> Sequence[Reservation]:
+        reserved = await self._batches.reserve(knowledge_base_id, external_ids)
+        if reserved is not None:
+            return reserved
+        return [await self.reserve_generation(knowledge_base_id, external_id) for external_id in external_ids]
+
+    async def publish_together(
+        self, knowledge_base_id: UUID, published: Sequence[tuple[Reservation, Document]]
+    ) -> Sequence[Conflict | None]:
+        outcomes = await self._batches.publish(knowledge_base_id, published)
+        if outcomes is not None:
+            return outcomes
+        alone: list[Conflict | None] = []
+        for reservation, document in published:
+            try:
+                await self.publish(reservation, document)
+                alone.append(None)
+            except Conflict as error:
+                alone.append(error)
+        return alone
 
     async def publish(self, reservation: Reservation, document: Document) -> None:
         await self._generations.publish(reservation, document)

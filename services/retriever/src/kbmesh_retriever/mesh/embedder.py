@@ -40,6 +40,7 @@ class EmbedderClient:
                         fingerprint=model.fingerprint,
                         dimension=model.dimension,
                         max_tokens=model.max_tokens,
+                        provider=model.backend or "onnx",
                     )
         raise ModelNotFound(name, [model.name for model in models])
 

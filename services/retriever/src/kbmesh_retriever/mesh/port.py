@@ -17,6 +17,8 @@ class ModelInfo:
     fingerprint: str
     dimension: int
     max_tokens: int
+    provider: str = "onnx"
+    """Who serves it: "onnx" where the embedder runs it itself, or the name of a remote provider."""
 
 
 @dataclass(frozen=True, kw_only=True)
