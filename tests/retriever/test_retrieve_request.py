@@ -74,6 +74,9 @@ def test_no_knowledge_base_and_too_many() -> None:
         (Condition(field="tenant", any_of=("other",)), "filter.all[0].field"),
         (Condition(field="metadata.", any_of=("x",)), "filter.all[0].field"),
         (Condition(field='metadata.a"b', any_of=("x",)), "filter.all[0].field"),
+        (Condition(field="principals", any_of=("user:ann",)), "filter.all[0].field"),
+        (Condition(field="time", any_of=("2024",)), "filter.all[0].any_of"),
+        (Condition(field="author", gte=1), "filter.all[0].range"),
         (Condition(field="source_type"), "filter.all[0]"),
         (Condition(field="source_type", gte=1), "filter.all[0].range"),
         (Condition(field="metadata.year", gte=2, lte=1), "filter.all[0].range"),
@@ -83,6 +86,14 @@ def test_no_knowledge_base_and_too_many() -> None:
 )
 def test_a_filter_is_checked(condition: Condition, field: str) -> None:
     assert wrong_fields(ask("why?", "notes", filter=PointFilter(all=(condition,)))) == [field]
+
+
+def test_author_tags_and_time_can_be_filtered() -> None:
+    wanted = PointFilter(
+        all=(Condition(field="author", any_of=("ann",)), Condition(field="time", gte=1_700_000_000)),
+        none=(Condition(field="tags", any_of=("old",)),),
+    )
+    assert check(ask("why?", "notes", filter=wanted), LIMITS).selectors[0].filter == wanted
 
 
 def test_filters_of_request_and_knowledge_base_both_hold() -> None:
