@@ -21,7 +21,7 @@ from kbmesh.chunker.v1 import chunker_pb2
 from kbmesh_rpc import metrics
 from kbmesh_rpc.call import CallContext, with_call
 from kbmesh_rpc.channel import open_channel
-from kbmesh_rpc.errors import EmptyText
+from kbmesh_rpc.errors import EmptyText, QueueFull
 from kbmesh_rpc.logs import configure_logging, get_logger, tenant_hash
 from kbmesh_rpc.server import running
 from kbmesh_rpc.telemetry import configure_tracing
@@ -71,6 +71,16 @@ async def test_calls_are_counted_by_method_and_code() -> None:
         await failing(address)
     assert (started.growth, handled.growth, observed.growth) == (1, 1, 1)
     assert sample("kbmesh_server_in_flight_calls", **UNARY) == 0
+
+
+async def test_refusals_for_want_of_room_are_timed_apart() -> None:
+    refused = Counting("kbmesh_server_refusal_seconds_count", **UNARY)
+    full = QueueFull(queued_tokens=9, limit=8, retry_after_seconds=1.0)
+    async with running(ChunkerApplication(chunk=raising(full)), settings()) as address:
+        await failing(address)
+    async with running(ChunkerApplication(chunk=raising(EmptyText("document"))), settings()) as address:
+        await failing(address)
+    assert refused.growth == 1
 
 
 async def test_a_method_that_was_never_called_counts_zero() -> None:
