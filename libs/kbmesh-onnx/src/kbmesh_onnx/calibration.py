@@ -19,7 +19,7 @@ BATCH_ROWS = 8
 LOG_ERRORS_ONLY = 3
 
 STRENGTH = 0.6
-"""How much of a channel's size goes to the weight: all at 1, nothing at 0. The best of .5, .6 and .7 for all-MiniLM-L6-v2."""
+"""How much of a channel's size goes to the weight: all at 1, nothing at 0. The best of .5, .6 and .7 on MiniLM."""
 
 Floats = NDArray[np.float32]
 
