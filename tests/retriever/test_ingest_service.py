@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
+from typing import Any
 
 import grpc
 import pytest
@@ -32,8 +33,8 @@ def service(channel: grpc.aio.Channel) -> IngestionServiceStub:
     return IngestionServiceStub(channel)
 
 
-def options(knowledge_base: str = "handbook", concurrency: int = 0) -> pb.IngestRequest:
-    return pb.IngestRequest(options=pb.IngestOptions(knowledge_base=knowledge_base, concurrency=concurrency))
+def options(knowledge_base: str = "handbook", **chosen: Any) -> pb.IngestRequest:
+    return pb.IngestRequest(options=pb.IngestOptions(knowledge_base=knowledge_base, **chosen))
 
 
 def document(external_id: str, text: str, **described: object) -> pb.IngestRequest:
@@ -166,11 +167,15 @@ async def test_results_come_as_they_are_done(workshop: Workshop, service: Ingest
 async def test_no_more_documents_are_worked_on_than_asked(workshop: Workshop, service: IngestionServiceStub) -> None:
     await workshop.make()
     at_work = most = 0
+    three = asyncio.Event()
 
     async def count(_call: int) -> None:
         nonlocal at_work, most
         at_work += 1
         most = max(most, at_work)
+        if at_work == 3:
+            three.set()
+        await three.wait()
         await asyncio.sleep(0.01)
         at_work -= 1
 

@@ -48,7 +48,7 @@ class KnowledgeBase:
     """Name of the Qdrant collection that holds its points."""
     retrieval: RetrievalDefaults = field(default_factory=RetrievalDefaults)
     generation: int = 0
-    """Grows by one with every change of its documents."""
+    """Grows with every change of its documents; what is published together counts once."""
     document_count: int = 0
     chunk_count: int = 0
     created_at: datetime

@@ -8,6 +8,8 @@ from typing import Any
 
 from kbmesh_rpc.errors import (
     Conflict,
+    DeadlineExceeded,
+    DependencyUnavailable,
     DocumentEmpty,
     DocumentShrunk,
     KbmeshError,
@@ -32,7 +34,7 @@ from kbmesh_retriever.ingest.preparation import Prepared, cut, prepare, prepared
 from kbmesh_retriever.ingest.turns import Turns
 from kbmesh_retriever.keywords.analyser import ANALYSER_FINGERPRINT
 from kbmesh_retriever.mesh.port import ChunkerPort, Embedded, EmbedderPort
-from kbmesh_retriever.stores.port import Scope, VectorStore
+from kbmesh_retriever.stores.port import Point, Scope, VectorStore
 
 logger = get_logger(__name__)
 
@@ -40,6 +42,9 @@ _MAX_ATTEMPTS = 10
 _LOOKUPS_A_CALL = 256
 _EMBED_CALLS = 2
 """At once for one stream: while one is answered, the embedder has the next."""
+_DOCUMENTS_A_TRANSACTION = 64
+_POINTS_A_WRITE = 100
+_WRITES = 2
 SHRINK_FROM_CHARACTERS = 500
 """A shorter text may lose any part: it is less than the least chunk."""
 
@@ -51,6 +56,9 @@ class Needs:
     find: Callable[[str], Awaitable[Document | None]]
     """The document of an external id."""
     embed: Callable[[Sequence[str]], Awaitable[Embedded]]
+    reserve: Callable[[str], Awaitable[Reservation]]
+    write: Callable[[Sequence[Point]], Awaitable[None]]
+    publish: Callable[[Reservation, Document], Awaitable[None]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +107,13 @@ class Ingester:
                 raise answer
             return answer
 
-        return Needs(find=lambda external_id: self._catalog.find_document(knowledge_base.id, external_id), embed=embed)
+        return Needs(
+            find=lambda external_id: self._catalog.find_document(knowledge_base.id, external_id),
+            embed=embed,
+            reserve=lambda external_id: self._catalog.reserve_generation(knowledge_base.id, external_id),
+            write=lambda points: self._store.upsert(knowledge_base.collection, points),
+            publish=self._catalog.publish,
+        )
 
     def needs_together(self, knowledge_base: KnowledgeBase, group: asyncio.TaskGroup) -> Needs:
         """One call for what several documents need at the same time. Ends with `group`."""
@@ -111,9 +125,38 @@ class Ingester:
         async def embed(documents: Sequence[Sequence[str]]) -> Sequence[Embedded | KbmeshError]:
             return await self._embedding.embed(knowledge_base, documents)
 
+        async def reserve(external_ids: Sequence[str]) -> Sequence[Reservation]:
+            if len(external_ids) == 1:
+                return [await self._catalog.reserve_generation(knowledge_base.id, external_ids[0])]
+            return await self._catalog.reserve_generations(knowledge_base.id, external_ids)
+
+        async def write(documents: Sequence[Sequence[Point]]) -> Sequence[KbmeshError | None]:
+            try:
+                await self._store.upsert(knowledge_base.collection, [point for each in documents for point in each])
+            except KbmeshError as error:
+                if len(documents) == 1 or isinstance(error, DependencyUnavailable | DeadlineExceeded):
+                    return [error] * len(documents)
+                return [answer for each in documents for answer in await write([each])]
+            return [None] * len(documents)
+
+        async def publish(published: Sequence[tuple[Reservation, Document]]) -> Sequence[KbmeshError | None]:
+            if len(published) == 1:
+                await self._catalog.publish(*published[0])
+                return [None]
+            return await self._catalog.publish_together(knowledge_base.id, published)
+
         finding = Packer[str, Document | None](find, group, max_weight=_LOOKUPS_A_CALL)
         embedding = Packer[Sequence[str], Embedded](embed, group, max_weight=TEXTS_A_CALL, in_flight=_EMBED_CALLS)
-        return Needs(find=finding.ask, embed=lambda texts: embedding.ask(texts, weight=len(texts)))
+        reserving = Packer[str, Reservation](reserve, group, max_weight=_DOCUMENTS_A_TRANSACTION)
+        writing = Packer[Sequence[Point], None](write, group, max_weight=_POINTS_A_WRITE, in_flight=_WRITES)
+        publishing = Packer[tuple[Reservation, Document], None](publish, group, max_weight=_DOCUMENTS_A_TRANSACTION)
+        return Needs(
+            find=finding.ask,
+            embed=lambda texts: embedding.ask(texts, weight=len(texts)),
+            reserve=reserving.ask,
+            write=lambda points: writing.ask(points, weight=len(points)),
+            publish=lambda reservation, document: publishing.ask((reservation, document)),
+        )
 
     async def ingest(
         self, knowledge_base: KnowledgeBase, document: IncomingDocument, needs: Needs | None = None
@@ -141,14 +184,14 @@ class Ingester:
                 if current is not None and current.fingerprint == hashes.points:
                     if current.payload_fingerprint == hashes.payload:
                         return await self._keep(current, document, hashes)
-                    copied = await self._copy(knowledge_base, current, document, hashes)
+                    copied = await self._copy(knowledge_base, current, document, hashes, needs)
                     if copied is not None:
                         return copied
                 if prepared is None:
                     prepared = await self._prepare(knowledge_base, current, document, content, hashes, needs)
                 elif current is not None and prepared.chunked.chunks:
                     self._check_shrink(current, document, hashes, prepared.characters)
-                return await self._replace(knowledge_base, document, prepared, hashes)
+                return await self._replace(knowledge_base, document, prepared, hashes, needs)
             except Conflict as error:
                 conflict = error
         raise conflict
@@ -184,11 +227,16 @@ class Ingester:
         return replace(kept, outcome="changed")
 
     async def _copy(
-        self, knowledge_base: KnowledgeBase, current: Document, document: IncomingDocument, hashes: _Hashes
+        self,
+        knowledge_base: KnowledgeBase,
+        current: Document,
+        document: IncomingDocument,
+        hashes: _Hashes,
+        needs: Needs,
     ) -> IngestResult | None:
         """Only what lies beside the vectors has changed: they are copied as a new generation, within the store, so that
         a reader sees all chunks as they were or all as they are. None where the store does not have them all."""
-        reservation = await self._catalog.reserve_generation(knowledge_base.id, document.external_id)
+        reservation = await needs.reserve(document.external_id)
         copied = 0
         try:
             if reservation.replaces != current.generation:
@@ -197,19 +245,18 @@ class Ingester:
             async for page in self._store.read_generation(
                 knowledge_base.collection, scope, current.id, current.generation
             ):
-                await self._store.upsert(
-                    knowledge_base.collection,
+                await needs.write(
                     copy_points(
                         page,
                         reservation=reservation,
                         knowledge_base=knowledge_base,
                         given_before=current.given_metadata,
                         given_now=document.metadata,
-                    ),
+                    )
                 )
                 copied += len(page)
             if copied == current.chunk_count:
-                await self._catalog.publish(
+                await needs.publish(
                     reservation,
                     replace(
                         current,
@@ -266,16 +313,22 @@ class Ingester:
             raise DocumentShrunk(before=before, now=now)
 
     async def _replace(
-        self, knowledge_base: KnowledgeBase, document: IncomingDocument, prepared: Prepared, hashes: _Hashes
+        self,
+        knowledge_base: KnowledgeBase,
+        document: IncomingDocument,
+        prepared: Prepared,
+        hashes: _Hashes,
+        needs: Needs,
     ) -> IngestResult:
-        reservation = await self._catalog.reserve_generation(knowledge_base.id, document.external_id)
+        reservation = await needs.reserve(document.external_id)
         chunked = prepared.chunked
         try:
             points = await asyncio.to_thread(
                 build_points, knowledge_base, reservation, document, chunked, prepared.dense, prepared.sparse
             )
-            await self._store.upsert(knowledge_base.collection, points)
-            await self._catalog.publish(
+            if points:
+                await needs.write(points)
+            await needs.publish(
                 reservation,
                 Document(
                     id=reservation.document_id,
