@@ -11,7 +11,7 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -51,6 +51,16 @@ class Round:
     second: Pass
     embedder_seconds: float
     """Mean of the run before and the run after."""
+    embedder_cpu_seconds: float
+    """Of the run before."""
+    cpu_seconds: Mapping[str, float]
+    """Time of the processor that each process had for the first pass."""
+
+    @property
+    def cpu_share(self) -> float:
+        """The share that is to be expected where the embedder runs on the same cores and nothing else does: what else
+        is done takes time from it."""
+        return self.embedder_cpu_seconds / sum(self.cpu_seconds.values())
 
     @property
     def share(self) -> float:
@@ -111,18 +121,31 @@ def measure_model(options: argparse.Namespace) -> dict[str, Any]:
         files = _write_files(Path(folder), options)
         with _client(mesh) as client:
             texts = _chunk_texts(client, files)
+            _embedder_seconds(mesh.embedder, texts[:_TEXTS_A_CALL])
+            before = _cpu_seconds(mesh)
             alone = _embedder_seconds(mesh.embedder, texts)
+            alone_cpu = _cpu_seconds(mesh)["embedder"] - before["embedder"]
             for number in range(options.rounds):
                 name = f"round-{number}"
                 client.create_knowledge_base(name)
+                before = _cpu_seconds(mesh)
                 first = _ingest(client, name, _documents(files), options.concurrency)
+                cpu = {process: seconds - before[process] for process, seconds in _cpu_seconds(mesh).items()}
                 again = _embedder_seconds(mesh.embedder, texts)
                 second = _ingest(client, name, _documents(files), options.concurrency)
-                rounds.append(Round(first=first, second=second, embedder_seconds=(alone + again) / 2))
+                rounds.append(
+                    Round(
+                        first=first,
+                        second=second,
+                        embedder_seconds=(alone + again) / 2,
+                        embedder_cpu_seconds=alone_cpu,
+                        cpu_seconds=cpu,
+                    )
+                )
                 alone = again
                 _progress(
                     f"round {number}: {first.seconds:.2f} s, the embedder alone {rounds[-1].embedder_seconds:.2f} s, "
-                    f"again {second.seconds:.3f} s"
+                    f"again {second.seconds:.3f} s; processor: {_rounded(cpu)}, the embedder alone {alone_cpu:.2f} s"
                 )
                 if first.chunks != len(texts):
                     raise SystemExit(f"{first.chunks} chunks went in, {len(texts)} were embedded alone")
@@ -144,6 +167,9 @@ def measure_model(options: argparse.Namespace) -> dict[str, Any]:
                 "embedder_seconds": round(each.embedder_seconds, 3),
                 "share": round(each.share, 4),
                 "speedup": round(each.speedup, 1),
+                "cpu_seconds": _rounded(each.cpu_seconds),
+                "embedder_cpu_seconds": round(each.embedder_cpu_seconds, 2),
+                "cpu_share": round(each.cpu_share, 4),
             }
             for each in rounds
         ],
@@ -187,6 +213,16 @@ def measure_memory(options: argparse.Namespace) -> dict[str, Any]:
             "disk_bytes_per_chunk": {name: round(size / total, 1) for name, size in stored.items()},
         },
     }
+
+
+def _cpu_seconds(mesh: IngestMesh) -> dict[str, float]:
+    """Of each process so far, this one, which reads the files, included."""
+    services = {"retriever": mesh.retriever, "chunker": mesh.chunker, "embedder": mesh.embedder, "edge": mesh.edge}
+    return {**{name: each.cpu_seconds() for name, each in services.items()}, "client": time.process_time()}
+
+
+def _rounded(seconds: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, 2) for name, value in seconds.items()}
 
 
 def _client(mesh: IngestMesh) -> KbmeshClient:
