@@ -57,7 +57,14 @@ def main() -> None:
         report = _measure_speed(options, work, folder, running)
         if options.load:
             report |= asyncio.run(
-                measure_load(running, tokenizer, texts, seconds=options.load_seconds, progress=progress)
+                measure_load(
+                    running,
+                    tokenizer,
+                    texts,
+                    seconds=options.load_seconds,
+                    count_queries=options.queries,
+                    progress=progress,
+                )
             )
         report["memory"] = {"resident_bytes": running.resident_bytes(), "peak_bytes": running.peak_bytes()}
     report["texts"] = work.describe()
@@ -78,9 +85,10 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.embed", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON in place of a table")
-    parser.add_argument("--quick", action="store_true", help="96 texts, 2 rounds and 10 seconds of load")
+    parser.add_argument("--quick", action="store_true", help="96 texts, 2 rounds, 20 queries and 10 s of load")
     parser.add_argument("--load", action="store_true", help="also measure queries beside bulk work, and overload")
     parser.add_argument("--load-seconds", type=float, default=60.0, help="of four times what the embedder can take")
+    parser.add_argument("--queries", type=int, default=100, help="alone, and as many beside bulk work, for --load")
     parser.add_argument("--rounds", type=int, default=5, help="how often each is timed; the median counts")
     parser.add_argument("--texts", type=int, default=512, help="passages at most")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="and cores, for each alike")
@@ -96,7 +104,7 @@ def _options() -> argparse.Namespace:
     options = parser.parse_args()
     if options.quick:
         options.texts, options.rounds = min(options.texts, 96), min(options.rounds, 2)
-        options.load_seconds = min(options.load_seconds, 10.0)
+        options.load_seconds, options.queries = min(options.load_seconds, 10.0), min(options.queries, 20)
     if options.rounds < 1 or options.texts < 1 or options.threads < 1:
         parser.error("--rounds, --texts and --threads must be at least 1")
     return options

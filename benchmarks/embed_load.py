@@ -24,7 +24,6 @@ LONG_TOKENS = 100_000
 OFFERED = 4.0
 """Times the capacity."""
 CALL_TEXTS = 8
-QUERIES = 100
 _QUERY_TOKENS = 12
 _BULK_TEXTS = 64
 _CAPACITY_SHARE = 0.25
@@ -42,6 +41,7 @@ async def measure_load(
     texts: Sequence[str],
     *,
     seconds: float,
+    count_queries: int,
     progress: Callable[[str], None],
 ) -> dict[str, Any]:
     """The keys `interactive`, `overload` and `long_document` of the report."""
@@ -50,26 +50,28 @@ async def measure_load(
     async with service.channel() as channel:
         stub: Stub = embedder_pb2_grpc.EmbedderServiceStub(channel)
         progress("queries, alone and beside a stream of bulk work")
-        interactive = await _interactive(service, stub, texts, queries)
+        interactive = await _interactive(service, stub, texts, queries, count_queries)
         progress(f"a text of {LONG_TOKENS} tokens")
         long_document = await _long_document(service, stub, passage_of(tokenizer, texts, LONG_TOKENS), queries)
         overload = await _overload(service, stub, texts, seconds=seconds, progress=progress)
     return {"interactive": interactive, "overload": overload, "long_document": long_document}
 
 
-async def _interactive(service: Service, stub: Stub, texts: Sequence[str], queries: Sequence[str]) -> dict[str, Any]:
-    idle = await _query_seconds(stub, queries, QUERIES)
+async def _interactive(
+    service: Service, stub: Stub, texts: Sequence[str], queries: Sequence[str], count_queries: int
+) -> dict[str, Any]:
+    idle = await _query_seconds(stub, queries, count_queries)
     before = service.samples()
     async with _bulk_stream(stub, texts) as answered:
         await answered.first.wait()
         began, texts_before = time.perf_counter(), answered.texts
-        busy = await _query_seconds(stub, queries, QUERIES)
+        busy = await _query_seconds(stub, queries, count_queries)
         bulk_texts_per_second = (answered.texts - texts_before) / (time.perf_counter() - began)
     after = service.samples()
     sub_batch = _mean_seconds(before, after, lane="bulk")
     bound = sub_batch + 2 * _p(idle, 95)
     return {
-        "queries": QUERIES,
+        "queries": count_queries,
         "idle_ms": _milliseconds(idle),
         "beside_bulk_ms": _milliseconds(busy),
         "sub_batch_ms": round(sub_batch * 1000, 2),
@@ -80,7 +82,7 @@ async def _interactive(service: Service, stub: Stub, texts: Sequence[str], queri
 
 
 async def _long_document(service: Service, stub: Stub, text: str, queries: Sequence[str]) -> dict[str, Any]:
-    idle = await _query_seconds(stub, queries, QUERIES // 2)
+    idle = await _query_seconds(stub, queries, 20)
     resident = service.resident_bytes()
     began = time.perf_counter()
     long = stub.Embed(order([text], pb2.PRIORITY_INTERACTIVE), timeout=60)
