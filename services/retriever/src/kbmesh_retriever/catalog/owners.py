@@ -27,14 +27,16 @@ class Owners:
         await self._take()
 
     async def hold_again(self) -> None:
-        """Takes the lock again where its connection was lost. Does nothing before `hold`."""
-        if self._connection is None:
+        """Takes the lock again where its connection was lost. Does nothing before `hold` and after `close`."""
+        if not self._owner:
             return
-        try:
-            await self._connection.execute(select(1))
-        except (SQLAlchemyError, OSError):
-            await self._drop()
-            await self._take()
+        if self._connection is not None:
+            try:
+                await self._connection.execute(select(1))
+                return
+            except (SQLAlchemyError, OSError):
+                await self._drop()
+        await self._take()
 
     async def lost(self, connection: AsyncConnection, owners: Collection[str]) -> Collection[str]:
         """Those of these whose lock nobody holds."""
@@ -48,13 +50,19 @@ class Owners:
 
     async def close(self) -> None:
         """Gives the lock up."""
+        self._owner = ""
         await self._drop()
 
     async def _take(self) -> None:
         # Outside of any transaction, which would stay open for as long as the process lives.
         connection = await self._engine.connect()
-        await connection.execution_options(isolation_level="AUTOCOMMIT")
-        await connection.execute(select(func.pg_advisory_lock(bindparam("key", _key(self._owner), BigInteger))))
+        try:
+            await connection.execution_options(isolation_level="AUTOCOMMIT")
+            await connection.execute(select(func.pg_advisory_lock(bindparam("key", _key(self._owner), BigInteger))))
+        except BaseException:
+            await connection.invalidate()
+            await connection.close()
+            raise
         self._connection = connection
 
     async def _drop(self) -> None:
