@@ -159,7 +159,7 @@ def _measure_speed(options: argparse.Namespace, work: Work, folder: Path, runnin
             start = turn % len(names)
             for name in (*names[start:], *names[:start]):
                 taken[name].append(measures[name]())
-                progress(f"round {turn + 1} of {options.rounds}: {name}: {taken[name][-1].wall_seconds:.1f} s")
+                progress(f"round {turn + 1} of {options.rounds}: {name}: {_seconds(taken[name][-1])}")
         agreement = {
             name: float((peer.vectors * ours.vectors()[: len(peer.vectors)]).sum(axis=1).min())
             for name, peer in peers.running.items()
@@ -186,6 +186,10 @@ def _measure_speed(options: argparse.Namespace, work: Work, folder: Path, runnin
     }
     report["peers"] = libraries
     return report
+
+
+def _seconds(taken: Taken) -> str:
+    return f"{taken.wall_seconds:.1f} s, of the processor {taken.cpu_seconds:.1f} s"
 
 
 def _texts_per_second(work: Work, rounds: Sequence[Taken], options: argparse.Namespace) -> float:
