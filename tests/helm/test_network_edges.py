@@ -19,16 +19,20 @@ MESH = {
 
 
 def edges(rendered: Rendered) -> set[tuple[str, str, int]]:
-    """(from, to, port) between pods of the release, where both sides allow it and something listens."""
+    """(from, to, port) between pods of the release, where something listens and both sides allow it.
+
+    They must agree: what one side alone allows is a door that waits for a mistake at the other."""
     policies = rendered.of_kind("NetworkPolicy")
-    found = set()
+    leaving, entering = set(), set()
     for source, target in product(rendered.pods(), repeat=2):
         for port in (port["containerPort"] for port in target.main.get("ports", [])):
-            leaves = any(_allows(rule, "to", target, port) for rule in _rules(policies, source, "egress"))
-            enters = any(_allows(rule, "from", source, port) for rule in _rules(policies, target, "ingress"))
-            if leaves and enters:
-                found.add((source.component, target.component, port))
-    return found
+            edge = (source.component, target.component, port)
+            if any(_allows(rule, "to", target, port) for rule in _rules(policies, source, "egress")):
+                leaving.add(edge)
+            if any(_allows(rule, "from", source, port) for rule in _rules(policies, target, "ingress")):
+                entering.add(edge)
+    assert leaving == entering
+    return leaving
 
 
 def _rules(policies: list[Manifest], pod: Pod, direction: str) -> list[dict[str, Any]]:

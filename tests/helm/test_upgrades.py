@@ -71,6 +71,29 @@ def test_a_job_that_changes_is_another_job(helm: Helm) -> None:
     assert name({"models": models}, "models") != name({"models": models, "embedder": {"model": "other"}}, "models")
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"pods": {"labels": {"team": "search"}}},
+        {"images": {"tag": "9", "pullSecrets": ["registry"]}},
+        {"serviceAccount": {"name": "other"}},
+        {"priorityClasses": {"create": True}},
+    ],
+)
+def test_a_job_of_the_same_name_is_the_same_job(helm: Helm, change: dict[str, object]) -> None:
+    """The API server refuses an upgrade that changes a Job's template, so that any change must show in the name."""
+    values = {
+        "models": {"source": "claim"},
+        "ingest": {"enabled": True, "knowledgeBase": "a", "manifest": "/m"},
+    }
+    for component in ("models", "ingest"):
+        before = helm.render(values).one("Job", component)
+        after = helm.render({**values, **change}).one("Job", component)
+        same_name = before["metadata"]["name"] == after["metadata"]["name"]
+        assert same_name == (before["spec"] == after["spec"])
+        assert not same_name
+
+
 def test_rendering_twice_gives_the_same(helm: Helm) -> None:
     # A password or a date made while rendering would restart pods at each upgrade.
     other = {**EVERYTHING_ON, "tests": {"enabled": True}}

@@ -113,3 +113,30 @@
 {{- end -}}
 {{ include "kbmesh.deployment" $scope }}
 {{- end }}
+
+{{/* The Job that fills the claim, as a JobSpec. Takes {root, component, values}. */}}
+{{- define "kbmesh.modelsJob" -}}
+{{- $of := .root.Values -}}
+{{- $names := $of.models.pull.names | default (uniq (concat (splitList "," $of.embedder.model) (splitList "," $of.reranker.model))) -}}
+backoffLimit: 4
+template:
+  metadata:
+    {{- include "kbmesh.podMetadata" . | nindent 4 }}
+  spec:
+    {{- include "kbmesh.pod" . | nindent 4 }}
+    restartPolicy: OnFailure
+    {{- if gt (len $names) 1 }}
+    initContainers:
+      {{- include "kbmesh.modelContainers" (dict "root" .root "names" (initial $names)) | nindent 6 }}
+    {{- end }}
+    containers:
+      {{- include "kbmesh.modelContainers" (dict "root" .root "names" (list (last $names))) | replace "pull-0" "pull" | nindent 6 }}
+    volumes:
+      - name: tmp
+        emptyDir: {}
+      - name: cache
+        emptyDir: {}
+      - name: models
+        persistentVolumeClaim:
+          claimName: {{ include "kbmesh.modelsClaim" .root }}
+{{- end }}
