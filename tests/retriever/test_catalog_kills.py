@@ -73,7 +73,7 @@ async def collections(engine: AsyncQdrantClient) -> set[str]:
     return {found.name for found in (await engine.get_collections()).collections}
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @BOTH_DATABASES
 @pytest.mark.parametrize("scene", SCENES)
 async def test_killed_at_every_step(scene: str, catalog_url: str, edge_url: str, on_stage: Stage) -> None:
