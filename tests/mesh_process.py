@@ -115,10 +115,11 @@ class Mesh:
         error: dict[str, Any] = json.loads(done.stdout)["error"]
         return error
 
-    def start_ingest(self, knowledge_base: str, *paths: Path) -> subprocess.Popen[str]:
+    def start_ingest(self, knowledge_base: str, *paths: Path, concurrency: int | None = None) -> subprocess.Popen[str]:
         """Starts an ingestion and does not wait for it."""
+        options = () if concurrency is None else ("--concurrency", str(concurrency))
         return subprocess.Popen(
-            [KBMESH, "--home", self.home, "ingest", knowledge_base, *paths, "--json"],
+            [KBMESH, "--home", self.home, "ingest", knowledge_base, *paths, "--json", *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,

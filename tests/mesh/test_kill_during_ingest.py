@@ -18,7 +18,9 @@ from mesh_process import Mesh
 from runbooks import SEED, check_every_runbook_is_there_once, write_runbooks
 from sqlalchemy import select
 
-DOCUMENTS = 24
+DOCUMENTS = 48
+CONCURRENCY = 2
+"""Documents that are worked on together are published together: with few, there is a middle to be killed in."""
 SERVICES = ["retriever", "edge", "embedder", "chunker", "reranker"]
 IMPATIENT = {"KBMESH_SUPERSEDED_GRACE_SECONDS": "1", "KBMESH_SWEEP_INTERVAL_SECONDS": "1"}
 """The sweeper need not wait for readers that there are not."""
@@ -34,7 +36,7 @@ def test_kill_a_service_and_ingest_again(victim: str, make_mesh: Callable[[], Me
     mesh.environment |= IMPATIENT
     mesh.up()
     mesh.json("kb", "create", "runbooks")
-    ingestion = mesh.start_ingest("runbooks", folder)
+    ingestion = mesh.start_ingest("runbooks", folder, concurrency=CONCURRENCY)
     mesh.wait_for(lambda: mesh.json("kb", "show", "runbooks")["document_count"] >= 3, "the first documents")
     time.sleep(monkey.random() / 2)
     assert ingestion.poll() is None, "the ingestion was over before the kill"
@@ -62,7 +64,7 @@ def test_kill_the_whole_mesh_and_ingest_again(make_mesh: Callable[[], Mesh], tmp
     mesh.environment |= IMPATIENT
     mesh.up()
     mesh.json("kb", "create", "runbooks")
-    ingestion = mesh.start_ingest("runbooks", folder)
+    ingestion = mesh.start_ingest("runbooks", folder, concurrency=CONCURRENCY)
     mesh.wait_for(lambda: mesh.json("kb", "show", "runbooks")["document_count"] >= 3, "the first documents")
     services = mesh.pids.values()
     mesh.kill_all()
