@@ -51,7 +51,7 @@ def test_info_and_one_vector(tei: TeiClient, model: OpenedModel) -> None:
     assert description["model_id"] == MINILM
     assert description["model_sha"] == model.card.fingerprint
     assert (description["model_type"], description["model_dtype"]) == ("MODEL_TYPE_EMBEDDING", "float32")
-    assert (description["max_input_length"], description["max_batch_tokens"]) == (256, 1024)
+    assert (description["max_input_length"], description["max_batch_tokens"]) == (256, 512)
     assert description["max_client_batch_size"] == 2048
     assert description["max_concurrent_requests"] == 524_288 // 256
     assert description["version"]
