@@ -177,8 +177,7 @@ def _ceilings(
     allocate: Callable[[tuple[int, ...]], Any] = partial(np.empty, dtype=np.int64)
     if device == "cuda":
         providers = cuda_providers(settings, inputs=(), max_tokens=card.max_tokens)
-        driver = CudaDriver()
-        allocate = lambda shape: driver.pinned(shape, np.int64, device=options.device_id)  # noqa: E731 -- two of a kind
+        allocate = partial(CudaDriver().pinned, dtype=np.int64, device=options.device_id)
     size = 8192 if device == "cuda" else 512
     products = {
         f"{name}_tflops": product_ceiling(device, options.device_id, size=size, element=element, providers=providers)

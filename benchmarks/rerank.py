@@ -150,7 +150,7 @@ def _measure(
     for turn in range(options.rounds):
         for name in (SERVED, BARE) if turn % 2 else (BARE, SERVED):
             before = running.cpu_seconds()
-            spent = timed(lambda name=name: asyncio.run(served()) if name == SERVED else bare())  # type: ignore[misc]
+            spent = timed((lambda: asyncio.run(served())) if name == SERVED else bare)
             cpu = spent.cpu_seconds + (running.cpu_seconds() - before if name == SERVED else 0.0)
             taken[name].append(Taken(wall_seconds=spent.wall_seconds, cpu_seconds=cpu))
             progress(f"round {turn + 1} of {options.rounds}: {name}: {spent.wall_seconds:.2f} s")

@@ -8,6 +8,7 @@ from typing import TypeVar
 import grpc
 from kbmesh.embedder.v1 import embedder_pb2 as pb2
 from kbmesh.embedder.v1 import embedder_pb2_grpc
+from kbmesh_rpc.answer_stream import answer_as_done
 from kbmesh_rpc.call import optional_call
 from kbmesh_rpc.errors import InvalidField, KbmeshError
 from kbmesh_rpc.status import to_item_error
@@ -17,7 +18,6 @@ from kbmesh_embedder.embedding import CallLimits, EmbedOrder, check_texts, embed
 from kbmesh_embedder.encoding import Encoding, encode
 from kbmesh_embedder.metrics import count_receipts
 from kbmesh_embedder.models import ModelRegistry, ModelState
-from kbmesh_embedder.stream import answer_concurrently
 
 T = TypeVar("T")
 WireT = TypeVar("WireT", bound=int)
@@ -63,7 +63,7 @@ class EmbedderServicer(embedder_pb2_grpc.EmbedderServiceServicer):
         self, request_iterator: AsyncIterator[pb2.EmbedStreamRequest], context: grpc.ServicerContext
     ) -> AsyncIterator[pb2.EmbedStreamResponse]:
         """Embeds the texts of many requests, several at once."""
-        answers = answer_concurrently(request_iterator, self._embed_one, concurrency=self._stream_concurrency)
+        answers = answer_as_done(request_iterator, self._embed_one, concurrency=self._stream_concurrency)
         async with aclosing(answers):
             async for answer in answers:
                 yield answer

@@ -6,8 +6,8 @@ from contextlib import aclosing
 from functools import partial
 
 import grpc
+from kbmesh_rpc.answer_stream import answer_in_order
 from kbmesh_rpc.errors import FeatureUnsupported
-from kbmesh_rpc.ordered_stream import answer_in_order
 from kbmesh_rpc.tei.answer import cuts_start, deadline, metadata, patiently, tei_codes
 from kbmesh_rpc.tei.info_servicer import ServedModel
 from kbmesh_rpc.tei.registrations import refuse_stream

@@ -9,7 +9,7 @@ import grpc
 from tei.v1 import tei_pb2 as pb2
 from tei.v1 import tei_pb2_grpc
 
-from kbmesh_rpc.ordered_stream import answer_in_order
+from kbmesh_rpc.answer_stream import answer_in_order
 from kbmesh_rpc.tei.answer import patiently
 
 

@@ -50,7 +50,7 @@ class Rows:
 
     def breaks(self, seals: Sequence[tuple[int, int]]) -> Breaks:
         """Where the document is cut best, and nowhere within `seals`."""
-        if self._document.grammar is Grammar.CODE and not self._breaks:
+        if self._document.grammar is Grammar.CODE and self._document.media_type not in _RECORDS | _NESTED:
             return graded_line_breaks(self._document.text, seals)
         return Breaks(self._breaks, seals, self._solids)
 

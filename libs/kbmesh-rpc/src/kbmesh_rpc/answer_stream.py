@@ -1,7 +1,6 @@
-"""Answering many requests of one stream at once, in the order in which they came."""
+"""Answering many requests of one stream at once."""
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -15,29 +14,48 @@ LINGER_SECONDS = 0.1
 log = get_logger(__name__)
 
 
-async def answer_in_order(
+def answer_in_order(
     requests: AsyncIterator[RequestT], answer: Callable[[RequestT], Awaitable[AnswerT]], *, concurrency: int
 ) -> AsyncGenerator[AnswerT, None]:
-    """The answers, each as soon as it and those before it are done.
+    """The answers, each as soon as it and those before it are done. See `_answers`."""
+    return _answers(requests, answer, concurrency=concurrency, in_order=True)
 
-    At most `concurrency` requests have been read and not yet been taken by the consumer, so that a caller who sends
-    faster than he reads is held back by the stream's own flow control. What `answer` or `requests` raises is raised
-    here, after the answers to the requests before. What still runs is ended when the consumer leaves.
+
+def answer_as_done(
+    requests: AsyncIterator[RequestT], answer: Callable[[RequestT], Awaitable[AnswerT]], *, concurrency: int
+) -> AsyncGenerator[AnswerT, None]:
+    """The answers in the order in which they are done. See `_answers`."""
+    return _answers(requests, answer, concurrency=concurrency, in_order=False)
+
+
+async def _answers(
+    requests: AsyncIterator[RequestT],
+    answer: Callable[[RequestT], Awaitable[AnswerT]],
+    *,
+    concurrency: int,
+    in_order: bool,
+) -> AsyncGenerator[AnswerT, None]:
+    """At most `concurrency` requests have been read and not yet been taken by the consumer, so that a caller who sends
+    faster than he reads is held back by the stream's own flow control. What `answer` raises is raised here and ends
+    all; what `requests` raises is raised once those read before it are answered. What still runs is ended when the
+    consumer leaves.
 
     Before the failure of an answer is raised, what the caller is still sending is read for a moment and dropped:
     Python's client takes a stream that ends while it sends for a fault of its own, and never sees the status.
     """
-    answering: deque[asyncio.Task[AnswerT]] = deque()
+    answering: list[asyncio.Task[AnswerT]] = []
     reading: asyncio.Task[RequestT | None] | None = asyncio.create_task(_next(requests))
     broken: Exception | None = None
     try:
         while answering or reading is not None:
-            wanted: set[asyncio.Task[Any]] = {answering[0]} if answering else set()
+            expected = answering[:1] if in_order else answering
+            wanted: set[asyncio.Task[Any]] = set(expected)
             if reading is not None and len(answering) < concurrency:
                 wanted.add(reading)
             await asyncio.wait(wanted, return_when=asyncio.FIRST_COMPLETED)
-            if answering and answering[0].done():
-                answered = answering.popleft()
+            answered = next((task for task in expected if task.done()), None)
+            if answered is not None:
+                answering.remove(answered)
                 if answered.exception() is not None and reading is not None:
                     lingering, reading = reading, None
                     await _drop(lingering, requests)

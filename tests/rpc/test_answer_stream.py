@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kbmesh_rpc.ordered_stream import answer_in_order
+from kbmesh_rpc.answer_stream import answer_in_order
 
 
 class Worker:
