@@ -50,6 +50,8 @@ EXAMPLES: list[KbmeshError] = [
     errors.JobNotFound(knowledge_base="handbook", job="nightly"),
     errors.RebuildNotFound("handbook"),
     errors.RebuildIncomplete("handbook", outstanding=3),
+    errors.ProfileNotFound("support"),
+    errors.ProfileAlreadyExists("support"),
     errors.ContentLeftOut("navigation was left out", left_out="navigation", characters="90", count="2"),
 ]
 each_error = pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: error.reason.name)

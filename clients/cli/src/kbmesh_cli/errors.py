@@ -12,6 +12,8 @@ HINTS: Mapping[str, str] = {
     "MODEL_NOT_FOUND": "`kbmesh models list` shows the models there are",
     "MODEL_MISMATCH": "start the embedder with the model the knowledge base was made with, or move to the other one by "
     "`kbmesh kb rebuild start NAME`",
+    "PROFILE_NOT_FOUND": "`kbmesh profile list` shows those there are; `kbmesh profile create NAME` makes one",
+    "PROFILE_ALREADY_EXISTS": "choose another name, or `kbmesh profile update NAME`",
     "REBUILD_NOT_FOUND": "`kbmesh kb rebuild start NAME` begins one",
     "REBUILD_INCOMPLETE": "`kbmesh kb show NAME` tells how many; send them by `kbmesh ingest NAME --into-rebuild`",
     "MODEL_NOT_READY": "the model is still loading; try again in a moment",

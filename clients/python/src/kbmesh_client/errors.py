@@ -10,8 +10,9 @@ KbmeshError
 │   ├── DocumentNotFound
 │   ├── JobNotFound
 │   ├── RebuildNotFound
+│   ├── ProfileNotFound
 │   └── ModelNotFound
-├── KnowledgeBaseAlreadyExists
+├── KnowledgeBaseAlreadyExists, ProfileAlreadyExists
 ├── Conflict              CONFLICT
 ├── RebuildIncomplete     REBUILD_INCOMPLETE
 ├── ModelMismatch         MODEL_MISMATCH
@@ -128,6 +129,14 @@ class RebuildNotFound(NotFound):
     """No rebuild of the knowledge base is under way."""
 
 
+class ProfileNotFound(NotFound):
+    """The tenant has no such retrieval profile."""
+
+
+class ProfileAlreadyExists(KbmeshError):
+    """The tenant has a retrieval profile of that name."""
+
+
 class RebuildIncomplete(KbmeshError):
     """Documents that readers find are not in the rebuild yet."""
 
@@ -194,6 +203,8 @@ BY_REASON: Mapping[str, type[KbmeshError]] = {
     "JOB_NOT_FOUND": JobNotFound,
     "REBUILD_NOT_FOUND": RebuildNotFound,
     "REBUILD_INCOMPLETE": RebuildIncomplete,
+    "PROFILE_NOT_FOUND": ProfileNotFound,
+    "PROFILE_ALREADY_EXISTS": ProfileAlreadyExists,
     "MODEL_NOT_FOUND": ModelNotFound,
     "KNOWLEDGE_BASE_ALREADY_EXISTS": KnowledgeBaseAlreadyExists,
     "CONFLICT": Conflict,

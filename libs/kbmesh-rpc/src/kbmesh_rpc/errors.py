@@ -5,6 +5,7 @@
     ├── Unauthenticated, PermissionDenied                     the caller is wrong
     ├── KnowledgeBaseNotFound, KnowledgeBaseAlreadyExists, DocumentNotFound, JobNotFound, Conflict
     ├── RebuildNotFound, RebuildIncomplete
+    ├── ProfileNotFound, ProfileAlreadyExists
     ├── ModelNotFound, ModelMismatch, ModelNotReady, InferenceFailed
     ├── EmptyText, TextTooLong                                one text is wrong
     ├── UnsupportedMediaType, DocumentUnreadable, DocumentEmpty, DocumentTooLarge, DocumentShrunk, ContentLeftOut
@@ -56,6 +57,8 @@ class Reason(StrEnum):
     JOB_NOT_FOUND = "ERROR_REASON_JOB_NOT_FOUND"
     REBUILD_NOT_FOUND = "ERROR_REASON_REBUILD_NOT_FOUND"
     REBUILD_INCOMPLETE = "ERROR_REASON_REBUILD_INCOMPLETE"
+    PROFILE_NOT_FOUND = "ERROR_REASON_PROFILE_NOT_FOUND"
+    PROFILE_ALREADY_EXISTS = "ERROR_REASON_PROFILE_ALREADY_EXISTS"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -400,6 +403,24 @@ class RebuildIncomplete(KbmeshError):
             f"documents of knowledge base {name!r} are not in its rebuild: {outstanding}",
             metadata={"knowledge_base": name, "outstanding": str(outstanding)},
         )
+
+
+class ProfileNotFound(KbmeshError):
+    """The tenant has no retrieval profile of that name."""
+
+    reason = Reason.PROFILE_NOT_FOUND
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no retrieval profile {name!r}", metadata={"profile": name})
+
+
+class ProfileAlreadyExists(KbmeshError):
+    """The tenant has a retrieval profile of that name."""
+
+    reason = Reason.PROFILE_ALREADY_EXISTS
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is a retrieval profile {name!r} already", metadata={"profile": name})
 
 
 class Conflict(KbmeshError):

@@ -64,6 +64,8 @@ CODES: dict[Reason, grpc.StatusCode] = {
     Reason.JOB_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
     Reason.REBUILD_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
     Reason.REBUILD_INCOMPLETE: grpc.StatusCode.FAILED_PRECONDITION,
+    Reason.PROFILE_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    Reason.PROFILE_ALREADY_EXISTS: grpc.StatusCode.ALREADY_EXISTS,
 }
 """The status code that each reason travels with, as `errors.proto` has it."""
 

@@ -116,6 +116,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION. Documents that readers find are not in the rebuild yet. Metadata: `knowledge_base`,
     `outstanding` (how many).
     """
+    ERROR_REASON_PROFILE_NOT_FOUND: _ErrorReason.ValueType  # 32
+    """NOT_FOUND. The tenant has no retrieval profile of that name. Metadata: `profile`."""
+    ERROR_REASON_PROFILE_ALREADY_EXISTS: _ErrorReason.ValueType  # 33
+    """ALREADY_EXISTS. The tenant has a retrieval profile of that name. Metadata: `profile`."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason tells a machine why a call, or one item of a call, failed. A failed call is a gRPC status whose
@@ -214,6 +218,10 @@ ERROR_REASON_REBUILD_INCOMPLETE: ErrorReason.ValueType  # 31
 """FAILED_PRECONDITION. Documents that readers find are not in the rebuild yet. Metadata: `knowledge_base`,
 `outstanding` (how many).
 """
+ERROR_REASON_PROFILE_NOT_FOUND: ErrorReason.ValueType  # 32
+"""NOT_FOUND. The tenant has no retrieval profile of that name. Metadata: `profile`."""
+ERROR_REASON_PROFILE_ALREADY_EXISTS: ErrorReason.ValueType  # 33
+"""ALREADY_EXISTS. The tenant has a retrieval profile of that name. Metadata: `profile`."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
 
 @_typing.final

@@ -27,7 +27,7 @@ from kbmesh.chunker.v1 import chunker_pb2 as kbmesh_dot_chunker_dot_v1_dot_chunk
 from kbmesh.errors.v1 import errors_pb2 as kbmesh_dot_errors_dot_v1_dot_errors__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#kbmesh/retriever/v1/ingestion.proto\x12\x13kbmesh.retriever.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1fkbmesh/chunker/v1/chunker.proto\x1a\x1dkbmesh/errors/v1/errors.proto\"\xc6\x01\n\x0eIngestDocument\x12\x13\n\x0b\x65xternal_id\x18\x01 \x01(\t\x12-\n\x08\x64ocument\x18\x02 \x01(\x0b\x32\x1b.kbmesh.chunker.v1.Document\x12\r\n\x05title\x18\x03 \x01(\t\x12\x0b\n\x03uri\x18\x04 \x01(\t\x12\x0e\n\x06\x61uthor\x18\x05 \x01(\t\x12.\n\ncreated_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0c\x61llow_shrink\x18\x07 \x01(\x08\"x\n\rIngestOptions\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x13\n\x0b\x63oncurrency\x18\x02 \x01(\r\x12\x0e\n\x06job_id\x18\x03 \x01(\t\x12\x14\n\x0c\x61llow_shrink\x18\x04 \x01(\x08\x12\x14\n\x0cinto_rebuild\x18\x05 \x01(\x08\"\x8a\x01\n\rIngestRequest\x12\x35\n\x07options\x18\x01 \x01(\x0b\x32\".kbmesh.retriever.v1.IngestOptionsH\x00\x12\x37\n\x08\x64ocument\x18\x02 \x01(\x0b\x32#.kbmesh.retriever.v1.IngestDocumentH\x00\x42\t\n\x07message\"\x9d\x02\n\x0eIngestResponse\x12\x13\n\x0b\x65xternal_id\x18\x01 \x01(\t\x12\x13\n\x0b\x64ocument_id\x18\x02 \x01(\t\x12\x33\n\x07outcome\x18\x03 \x01(\x0e\x32\".kbmesh.retriever.v1.IngestOutcome\x12/\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x1b.kbmesh.errors.v1.ItemErrorH\x00\x88\x01\x01\x12\x0e\n\x06\x63hunks\x18\x05 \x01(\r\x12\x10\n\x08\x65mbedded\x18\x06 \x01(\r\x12\x0e\n\x06tokens\x18\x07 \x01(\x04\x12\x11\n\ttruncated\x18\x08 \x01(\r\x12,\n\x08warnings\x18\t \x03(\x0b\x32\x1a.kbmesh.chunker.v1.WarningB\x08\n\x06_error\"\xe0\x03\n\x08\x44ocument\x12\n\n\x02id\x18\x01 \x01(\t\x12\x13\n\x0b\x65xternal_id\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\x12\x0b\n\x03uri\x18\x04 \x01(\t\x12\x32\n\x0bsource_type\x18\x05 \x01(\x0e\x32\x1d.kbmesh.chunker.v1.SourceType\x12\x12\n\nmedia_type\x18\x06 \x01(\t\x12\x0e\n\x06\x61uthor\x18\x07 \x01(\t\x12.\n\ncreated_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bingested_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0e\x63ontent_sha256\x18\n \x01(\x0c\x12\x13\n\x0b\x63hunk_count\x18\x0b \x01(\r\x12\x12\n\ngeneration\x18\x0c \x01(\x04\x12-\n\x08strategy\x18\r \x01(\x0e\x32\x1b.kbmesh.chunker.v1.Strategy\x12=\n\x08metadata\x18\x0e \x03(\x0b\x32+.kbmesh.retriever.v1.Document.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"A\n\x15\x44\x65leteDocumentRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x10\n\x08\x64ocument\x18\x02 \x01(\t\"0\n\x16\x44\x65leteDocumentResponse\x12\x16\n\x0e\x63hunks_deleted\x18\x01 \x01(\r\">\n\x12GetDocumentRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x10\n\x08\x64ocument\x18\x02 \x01(\t\"F\n\x13GetDocumentResponse\x12/\n\x08\x64ocument\x18\x01 \x01(\x0b\x32\x1d.kbmesh.retriever.v1.Document\"U\n\x14ListDocumentsRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"b\n\x15ListDocumentsResponse\x12\x30\n\tdocuments\x18\x01 \x03(\x0b\x32\x1d.kbmesh.retriever.v1.Document\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xcf\x02\n\tIngestJob\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12.\n\ncreated_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inished_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rnew_documents\x18\x05 \x01(\x04\x12\x19\n\x11\x63hanged_documents\x18\x06 \x01(\x04\x12\x1b\n\x13unchanged_documents\x18\x07 \x01(\x04\x12\x18\n\x10\x66\x61iled_documents\x18\x08 \x01(\x04\x12\x0e\n\x06\x63hunks\x18\t \x01(\x04\x12\x0e\n\x06tokens\x18\n \x01(\x04\x12\x18\n\x10results_not_kept\x18\x0b \x01(\x04\"X\n\tJobResult\x12\x33\n\x06result\x18\x01 \x01(\x0b\x32#.kbmesh.retriever.v1.IngestResponse\x12\x16\n\x0e\x63ontent_sha256\x18\x02 \x01(\x0c\"7\n\rGetJobRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\"=\n\x0eGetJobResponse\x12+\n\x03job\x18\x01 \x01(\x0b\x32\x1e.kbmesh.retriever.v1.IngestJob\"P\n\x0fListJobsRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"Y\n\x10ListJobsResponse\x12,\n\x04jobs\x18\x01 \x03(\x0b\x32\x1e.kbmesh.retriever.v1.IngestJob\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"f\n\x15ListJobResultsRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\r\x12\x12\n\npage_token\x18\x04 \x01(\t\"b\n\x16ListJobResultsResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.kbmesh.retriever.v1.JobResult\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*\x9c\x01\n\rIngestOutcome\x12\x1e\n\x1aINGEST_OUTCOME_UNSPECIFIED\x10\x00\x12\x16\n\x12INGEST_OUTCOME_NEW\x10\x01\x12\x1a\n\x16INGEST_OUTCOME_CHANGED\x10\x02\x12\x1c\n\x18INGEST_OUTCOME_UNCHANGED\x10\x03\x12\x19\n\x15INGEST_OUTCOME_FAILED\x10\x04\x32\xb5\x05\n\x10IngestionService\x12U\n\x06Ingest\x12\".kbmesh.retriever.v1.IngestRequest\x1a#.kbmesh.retriever.v1.IngestResponse(\x01\x30\x01\x12i\n\x0e\x44\x65leteDocument\x12*.kbmesh.retriever.v1.DeleteDocumentRequest\x1a+.kbmesh.retriever.v1.DeleteDocumentResponse\x12`\n\x0bGetDocument\x12\'.kbmesh.retriever.v1.GetDocumentRequest\x1a(.kbmesh.retriever.v1.GetDocumentResponse\x12\x66\n\rListDocuments\x12).kbmesh.retriever.v1.ListDocumentsRequest\x1a*.kbmesh.retriever.v1.ListDocumentsResponse\x12Q\n\x06GetJob\x12\".kbmesh.retriever.v1.GetJobRequest\x1a#.kbmesh.retriever.v1.GetJobResponse\x12W\n\x08ListJobs\x12$.kbmesh.retriever.v1.ListJobsRequest\x1a%.kbmesh.retriever.v1.ListJobsResponse\x12i\n\x0eListJobResults\x12*.kbmesh.retriever.v1.ListJobResultsRequest\x1a+.kbmesh.retriever.v1.ListJobResultsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#kbmesh/retriever/v1/ingestion.proto\x12\x13kbmesh.retriever.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1fkbmesh/chunker/v1/chunker.proto\x1a\x1dkbmesh/errors/v1/errors.proto\"\xe8\x01\n\x0eIngestDocument\x12\x13\n\x0b\x65xternal_id\x18\x01 \x01(\t\x12-\n\x08\x64ocument\x18\x02 \x01(\x0b\x32\x1b.kbmesh.chunker.v1.Document\x12\r\n\x05title\x18\x03 \x01(\t\x12\x0b\n\x03uri\x18\x04 \x01(\t\x12\x0e\n\x06\x61uthor\x18\x05 \x01(\t\x12.\n\ncreated_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0c\x61llow_shrink\x18\x07 \x01(\x08\x12\x12\n\nprincipals\x18\x08 \x03(\t\x12\x0c\n\x04tags\x18\t \x03(\t\"x\n\rIngestOptions\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x13\n\x0b\x63oncurrency\x18\x02 \x01(\r\x12\x0e\n\x06job_id\x18\x03 \x01(\t\x12\x14\n\x0c\x61llow_shrink\x18\x04 \x01(\x08\x12\x14\n\x0cinto_rebuild\x18\x05 \x01(\x08\"\x8a\x01\n\rIngestRequest\x12\x35\n\x07options\x18\x01 \x01(\x0b\x32\".kbmesh.retriever.v1.IngestOptionsH\x00\x12\x37\n\x08\x64ocument\x18\x02 \x01(\x0b\x32#.kbmesh.retriever.v1.IngestDocumentH\x00\x42\t\n\x07message\"\x9d\x02\n\x0eIngestResponse\x12\x13\n\x0b\x65xternal_id\x18\x01 \x01(\t\x12\x13\n\x0b\x64ocument_id\x18\x02 \x01(\t\x12\x33\n\x07outcome\x18\x03 \x01(\x0e\x32\".kbmesh.retriever.v1.IngestOutcome\x12/\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x1b.kbmesh.errors.v1.ItemErrorH\x00\x88\x01\x01\x12\x0e\n\x06\x63hunks\x18\x05 \x01(\r\x12\x10\n\x08\x65mbedded\x18\x06 \x01(\r\x12\x0e\n\x06tokens\x18\x07 \x01(\x04\x12\x11\n\ttruncated\x18\x08 \x01(\r\x12,\n\x08warnings\x18\t \x03(\x0b\x32\x1a.kbmesh.chunker.v1.WarningB\x08\n\x06_error\"\x82\x04\n\x08\x44ocument\x12\n\n\x02id\x18\x01 \x01(\t\x12\x13\n\x0b\x65xternal_id\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\x12\x0b\n\x03uri\x18\x04 \x01(\t\x12\x32\n\x0bsource_type\x18\x05 \x01(\x0e\x32\x1d.kbmesh.chunker.v1.SourceType\x12\x12\n\nmedia_type\x18\x06 \x01(\t\x12\x0e\n\x06\x61uthor\x18\x07 \x01(\t\x12.\n\ncreated_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bingested_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0e\x63ontent_sha256\x18\n \x01(\x0c\x12\x13\n\x0b\x63hunk_count\x18\x0b \x01(\r\x12\x12\n\ngeneration\x18\x0c \x01(\x04\x12-\n\x08strategy\x18\r \x01(\x0e\x32\x1b.kbmesh.chunker.v1.Strategy\x12=\n\x08metadata\x18\x0e \x03(\x0b\x32+.kbmesh.retriever.v1.Document.MetadataEntry\x12\x12\n\nprincipals\x18\x0f \x03(\t\x12\x0c\n\x04tags\x18\x10 \x03(\t\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"A\n\x15\x44\x65leteDocumentRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x10\n\x08\x64ocument\x18\x02 \x01(\t\"0\n\x16\x44\x65leteDocumentResponse\x12\x16\n\x0e\x63hunks_deleted\x18\x01 \x01(\r\">\n\x12GetDocumentRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x10\n\x08\x64ocument\x18\x02 \x01(\t\"F\n\x13GetDocumentResponse\x12/\n\x08\x64ocument\x18\x01 \x01(\x0b\x32\x1d.kbmesh.retriever.v1.Document\"U\n\x14ListDocumentsRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"b\n\x15ListDocumentsResponse\x12\x30\n\tdocuments\x18\x01 \x03(\x0b\x32\x1d.kbmesh.retriever.v1.Document\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xcf\x02\n\tIngestJob\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12.\n\ncreated_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inished_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rnew_documents\x18\x05 \x01(\x04\x12\x19\n\x11\x63hanged_documents\x18\x06 \x01(\x04\x12\x1b\n\x13unchanged_documents\x18\x07 \x01(\x04\x12\x18\n\x10\x66\x61iled_documents\x18\x08 \x01(\x04\x12\x0e\n\x06\x63hunks\x18\t \x01(\x04\x12\x0e\n\x06tokens\x18\n \x01(\x04\x12\x18\n\x10results_not_kept\x18\x0b \x01(\x04\"X\n\tJobResult\x12\x33\n\x06result\x18\x01 \x01(\x0b\x32#.kbmesh.retriever.v1.IngestResponse\x12\x16\n\x0e\x63ontent_sha256\x18\x02 \x01(\x0c\"7\n\rGetJobRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\"=\n\x0eGetJobResponse\x12+\n\x03job\x18\x01 \x01(\x0b\x32\x1e.kbmesh.retriever.v1.IngestJob\"P\n\x0fListJobsRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"Y\n\x10ListJobsResponse\x12,\n\x04jobs\x18\x01 \x03(\x0b\x32\x1e.kbmesh.retriever.v1.IngestJob\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"f\n\x15ListJobResultsRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\r\x12\x12\n\npage_token\x18\x04 \x01(\t\"b\n\x16ListJobResultsResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.kbmesh.retriever.v1.JobResult\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*\x9c\x01\n\rIngestOutcome\x12\x1e\n\x1aINGEST_OUTCOME_UNSPECIFIED\x10\x00\x12\x16\n\x12INGEST_OUTCOME_NEW\x10\x01\x12\x1a\n\x16INGEST_OUTCOME_CHANGED\x10\x02\x12\x1c\n\x18INGEST_OUTCOME_UNCHANGED\x10\x03\x12\x19\n\x15INGEST_OUTCOME_FAILED\x10\x04\x32\xb5\x05\n\x10IngestionService\x12U\n\x06Ingest\x12\".kbmesh.retriever.v1.IngestRequest\x1a#.kbmesh.retriever.v1.IngestResponse(\x01\x30\x01\x12i\n\x0e\x44\x65leteDocument\x12*.kbmesh.retriever.v1.DeleteDocumentRequest\x1a+.kbmesh.retriever.v1.DeleteDocumentResponse\x12`\n\x0bGetDocument\x12\'.kbmesh.retriever.v1.GetDocumentRequest\x1a(.kbmesh.retriever.v1.GetDocumentResponse\x12\x66\n\rListDocuments\x12).kbmesh.retriever.v1.ListDocumentsRequest\x1a*.kbmesh.retriever.v1.ListDocumentsResponse\x12Q\n\x06GetJob\x12\".kbmesh.retriever.v1.GetJobRequest\x1a#.kbmesh.retriever.v1.GetJobResponse\x12W\n\x08ListJobs\x12$.kbmesh.retriever.v1.ListJobsRequest\x1a%.kbmesh.retriever.v1.ListJobsResponse\x12i\n\x0eListJobResults\x12*.kbmesh.retriever.v1.ListJobResultsRequest\x1a+.kbmesh.retriever.v1.ListJobResultsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,48 +36,48 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_DOCUMENT_METADATAENTRY']._loaded_options = None
   _globals['_DOCUMENT_METADATAENTRY']._serialized_options = b'8\001'
-  _globals['_INGESTOUTCOME']._serialized_start=2758
-  _globals['_INGESTOUTCOME']._serialized_end=2914
+  _globals['_INGESTOUTCOME']._serialized_start=2826
+  _globals['_INGESTOUTCOME']._serialized_end=2982
   _globals['_INGESTDOCUMENT']._serialized_start=158
-  _globals['_INGESTDOCUMENT']._serialized_end=356
-  _globals['_INGESTOPTIONS']._serialized_start=358
-  _globals['_INGESTOPTIONS']._serialized_end=478
-  _globals['_INGESTREQUEST']._serialized_start=481
-  _globals['_INGESTREQUEST']._serialized_end=619
-  _globals['_INGESTRESPONSE']._serialized_start=622
-  _globals['_INGESTRESPONSE']._serialized_end=907
-  _globals['_DOCUMENT']._serialized_start=910
-  _globals['_DOCUMENT']._serialized_end=1390
-  _globals['_DOCUMENT_METADATAENTRY']._serialized_start=1343
-  _globals['_DOCUMENT_METADATAENTRY']._serialized_end=1390
-  _globals['_DELETEDOCUMENTREQUEST']._serialized_start=1392
-  _globals['_DELETEDOCUMENTREQUEST']._serialized_end=1457
-  _globals['_DELETEDOCUMENTRESPONSE']._serialized_start=1459
-  _globals['_DELETEDOCUMENTRESPONSE']._serialized_end=1507
-  _globals['_GETDOCUMENTREQUEST']._serialized_start=1509
-  _globals['_GETDOCUMENTREQUEST']._serialized_end=1571
-  _globals['_GETDOCUMENTRESPONSE']._serialized_start=1573
-  _globals['_GETDOCUMENTRESPONSE']._serialized_end=1643
-  _globals['_LISTDOCUMENTSREQUEST']._serialized_start=1645
-  _globals['_LISTDOCUMENTSREQUEST']._serialized_end=1730
-  _globals['_LISTDOCUMENTSRESPONSE']._serialized_start=1732
-  _globals['_LISTDOCUMENTSRESPONSE']._serialized_end=1830
-  _globals['_INGESTJOB']._serialized_start=1833
-  _globals['_INGESTJOB']._serialized_end=2168
-  _globals['_JOBRESULT']._serialized_start=2170
-  _globals['_JOBRESULT']._serialized_end=2258
-  _globals['_GETJOBREQUEST']._serialized_start=2260
-  _globals['_GETJOBREQUEST']._serialized_end=2315
-  _globals['_GETJOBRESPONSE']._serialized_start=2317
-  _globals['_GETJOBRESPONSE']._serialized_end=2378
-  _globals['_LISTJOBSREQUEST']._serialized_start=2380
-  _globals['_LISTJOBSREQUEST']._serialized_end=2460
-  _globals['_LISTJOBSRESPONSE']._serialized_start=2462
-  _globals['_LISTJOBSRESPONSE']._serialized_end=2551
-  _globals['_LISTJOBRESULTSREQUEST']._serialized_start=2553
-  _globals['_LISTJOBRESULTSREQUEST']._serialized_end=2655
-  _globals['_LISTJOBRESULTSRESPONSE']._serialized_start=2657
-  _globals['_LISTJOBRESULTSRESPONSE']._serialized_end=2755
-  _globals['_INGESTIONSERVICE']._serialized_start=2917
-  _globals['_INGESTIONSERVICE']._serialized_end=3610
+  _globals['_INGESTDOCUMENT']._serialized_end=390
+  _globals['_INGESTOPTIONS']._serialized_start=392
+  _globals['_INGESTOPTIONS']._serialized_end=512
+  _globals['_INGESTREQUEST']._serialized_start=515
+  _globals['_INGESTREQUEST']._serialized_end=653
+  _globals['_INGESTRESPONSE']._serialized_start=656
+  _globals['_INGESTRESPONSE']._serialized_end=941
+  _globals['_DOCUMENT']._serialized_start=944
+  _globals['_DOCUMENT']._serialized_end=1458
+  _globals['_DOCUMENT_METADATAENTRY']._serialized_start=1411
+  _globals['_DOCUMENT_METADATAENTRY']._serialized_end=1458
+  _globals['_DELETEDOCUMENTREQUEST']._serialized_start=1460
+  _globals['_DELETEDOCUMENTREQUEST']._serialized_end=1525
+  _globals['_DELETEDOCUMENTRESPONSE']._serialized_start=1527
+  _globals['_DELETEDOCUMENTRESPONSE']._serialized_end=1575
+  _globals['_GETDOCUMENTREQUEST']._serialized_start=1577
+  _globals['_GETDOCUMENTREQUEST']._serialized_end=1639
+  _globals['_GETDOCUMENTRESPONSE']._serialized_start=1641
+  _globals['_GETDOCUMENTRESPONSE']._serialized_end=1711
+  _globals['_LISTDOCUMENTSREQUEST']._serialized_start=1713
+  _globals['_LISTDOCUMENTSREQUEST']._serialized_end=1798
+  _globals['_LISTDOCUMENTSRESPONSE']._serialized_start=1800
+  _globals['_LISTDOCUMENTSRESPONSE']._serialized_end=1898
+  _globals['_INGESTJOB']._serialized_start=1901
+  _globals['_INGESTJOB']._serialized_end=2236
+  _globals['_JOBRESULT']._serialized_start=2238
+  _globals['_JOBRESULT']._serialized_end=2326
+  _globals['_GETJOBREQUEST']._serialized_start=2328
+  _globals['_GETJOBREQUEST']._serialized_end=2383
+  _globals['_GETJOBRESPONSE']._serialized_start=2385
+  _globals['_GETJOBRESPONSE']._serialized_end=2446
+  _globals['_LISTJOBSREQUEST']._serialized_start=2448
+  _globals['_LISTJOBSREQUEST']._serialized_end=2528
+  _globals['_LISTJOBSRESPONSE']._serialized_start=2530
+  _globals['_LISTJOBSRESPONSE']._serialized_end=2619
+  _globals['_LISTJOBRESULTSREQUEST']._serialized_start=2621
+  _globals['_LISTJOBRESULTSREQUEST']._serialized_end=2723
+  _globals['_LISTJOBRESULTSRESPONSE']._serialized_start=2725
+  _globals['_LISTJOBRESULTSRESPONSE']._serialized_end=2823
+  _globals['_INGESTIONSERVICE']._serialized_start=2985
+  _globals['_INGESTIONSERVICE']._serialized_end=3678
 # @@protoc_insertion_point(module_scope)

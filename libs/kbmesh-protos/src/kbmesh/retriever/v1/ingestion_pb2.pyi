@@ -67,6 +67,8 @@ class IngestDocument(_message.Message):
     AUTHOR_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
     ALLOW_SHRINK_FIELD_NUMBER: _builtins.int
+    PRINCIPALS_FIELD_NUMBER: _builtins.int
+    TAGS_FIELD_NUMBER: _builtins.int
     external_id: _builtins.str
     """The caller's own name for it, unique within the knowledge base: a path, a URL, a message id. 1 to 1024
     characters, and at most 2048 bytes of UTF-8. Ingesting it again replaces it.
@@ -89,6 +91,16 @@ class IngestDocument(_message.Message):
     def created_at(self) -> _timestamp_pb2.Timestamp:
         """When it was written."""
 
+    @_builtins.property
+    def principals(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Who may read it: user or group names of the caller's choosing, matched with the principals of who asks. Everybody of
+        the tenant when empty. At most 1000, of 1 to 256 characters each.
+        """
+
+    @_builtins.property
+    def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Words to filter by. At most 100, of 1 to 128 characters each."""
+
     def __init__(
         self,
         *,
@@ -99,10 +111,12 @@ class IngestDocument(_message.Message):
         author: _builtins.str = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
         allow_shrink: _builtins.bool = ...,
+        principals: _abc.Iterable[_builtins.str] | None = ...,
+        tags: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "document", b"document"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_shrink", b"allow_shrink", "author", b"author", "created_at", b"created_at", "document", b"document", "external_id", b"external_id", "title", b"title", "uri", b"uri"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_shrink", b"allow_shrink", "author", b"author", "created_at", b"created_at", "document", b"document", "external_id", b"external_id", "principals", b"principals", "tags", b"tags", "title", b"title", "uri", b"uri"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -283,6 +297,8 @@ class Document(_message.Message):
     GENERATION_FIELD_NUMBER: _builtins.int
     STRATEGY_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
+    PRINCIPALS_FIELD_NUMBER: _builtins.int
+    TAGS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """UUID, given by the server."""
     external_id: _builtins.str
@@ -317,6 +333,14 @@ class Document(_message.Message):
     def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """What the caller and the chunker know of it besides."""
 
+    @_builtins.property
+    def principals(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Who may read it; everybody of the tenant when empty."""
+
+    @_builtins.property
+    def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Words to filter by."""
+
     def __init__(
         self,
         *,
@@ -334,10 +358,12 @@ class Document(_message.Message):
         generation: _builtins.int = ...,
         strategy: _chunker_pb2.Strategy.ValueType = ...,
         metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        principals: _abc.Iterable[_builtins.str] | None = ...,
+        tags: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "ingested_at", b"ingested_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "chunk_count", b"chunk_count", "content_sha256", b"content_sha256", "created_at", b"created_at", "external_id", b"external_id", "generation", b"generation", "id", b"id", "ingested_at", b"ingested_at", "media_type", b"media_type", "metadata", b"metadata", "source_type", b"source_type", "strategy", b"strategy", "title", b"title", "uri", b"uri"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "chunk_count", b"chunk_count", "content_sha256", b"content_sha256", "created_at", b"created_at", "external_id", b"external_id", "generation", b"generation", "id", b"id", "ingested_at", b"ingested_at", "media_type", b"media_type", "metadata", b"metadata", "principals", b"principals", "source_type", b"source_type", "strategy", b"strategy", "tags", b"tags", "title", b"title", "uri", b"uri"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

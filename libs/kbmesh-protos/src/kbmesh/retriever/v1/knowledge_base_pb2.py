@@ -28,17 +28,19 @@ from kbmesh.chunker.v1 import chunker_pb2 as kbmesh_dot_chunker_dot_v1_dot_chunk
 from kbmesh.errors.v1 import errors_pb2 as kbmesh_dot_errors_dot_v1_dot_errors__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(kbmesh/retriever/v1/knowledge_base.proto\x12\x13kbmesh.retriever.v1\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1fkbmesh/chunker/v1/chunker.proto\x1a\x1dkbmesh/errors/v1/errors.proto\"\x93\x01\n\x11RetrievalDefaults\x12\x19\n\x0cvector_top_k\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\x1d\n\x10min_vector_score\x18\x02 \x01(\x01H\x01\x88\x01\x01\x12\x13\n\x06weight\x18\x03 \x01(\x01H\x02\x88\x01\x01\x42\x0f\n\r_vector_top_kB\x13\n\x11_min_vector_scoreB\t\n\x07_weight\"T\n\x0eRebuildFailure\x12\x13\n\x0b\x65xternal_id\x18\x01 \x01(\t\x12-\n\x06reason\x18\x02 \x01(\x0e\x32\x1d.kbmesh.errors.v1.ErrorReason\"\x9c\x03\n\x07Rebuild\x12\x30\n\x05state\x18\x01 \x01(\x0e\x32!.kbmesh.retriever.v1.RebuildState\x12\x33\n\x08\x63hunking\x18\x02 \x01(\x0b\x32!.kbmesh.chunker.v1.ChunkingConfig\x12\x17\n\x0f\x65mbedding_model\x18\x03 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x04 \x01(\t\x12\x11\n\tdimension\x18\x05 \x01(\r\x12\x31\n\tplacement\x18\x06 \x01(\x0e\x32\x1e.kbmesh.retriever.v1.Placement\x12\x16\n\x0e\x64ocuments_done\x18\x07 \x01(\x04\x12\x17\n\x0f\x64ocuments_total\x18\x08 \x01(\x04\x12\x18\n\x10\x64ocuments_failed\x18\t \x01(\x04\x12\x35\n\x08\x66\x61ilures\x18\n \x03(\x0b\x32#.kbmesh.retriever.v1.RebuildFailure\x12.\n\nstarted_at\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xaa\x04\n\rKnowledgeBase\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x33\n\x08\x63hunking\x18\x04 \x01(\x0b\x32!.kbmesh.chunker.v1.ChunkingConfig\x12\x17\n\x0f\x65mbedding_model\x18\x05 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x06 \x01(\t\x12\x11\n\tdimension\x18\x07 \x01(\r\x12\x31\n\tplacement\x18\x08 \x01(\x0e\x32\x1e.kbmesh.retriever.v1.Placement\x12\x39\n\tretrieval\x18\t \x01(\x0b\x32&.kbmesh.retriever.v1.RetrievalDefaults\x12\x12\n\ngeneration\x18\n \x01(\x04\x12\x16\n\x0e\x64ocument_count\x18\x0b \x01(\x04\x12\x13\n\x0b\x63hunk_count\x18\x0c \x01(\x04\x12.\n\ncreated_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\x07rebuild\x18\x0f \x01(\x0b\x32\x1c.kbmesh.retriever.v1.Rebuild\x12\x1a\n\x12\x65mbedding_provider\x18\x10 \x01(\t\x12\x14\n\x0cvector_store\x18\x11 \x01(\t\"X\n\x1a\x43reateKnowledgeBaseRequest\x12:\n\x0eknowledge_base\x18\x01 \x01(\x0b\x32\".kbmesh.retriever.v1.KnowledgeBase\"Y\n\x1b\x43reateKnowledgeBaseResponse\x12:\n\x0eknowledge_base\x18\x01 \x01(\x0b\x32\".kbmesh.retriever.v1.KnowledgeBase\"1\n\x17GetKnowledgeBaseRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\"V\n\x18GetKnowledgeBaseResponse\x12:\n\x0eknowledge_base\x18\x01 \x01(\x0b\x32\".kbmesh.retriever.v1.KnowledgeBase\"B\n\x19ListKnowledgeBasesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"r\n\x1aListKnowledgeBasesResponse\x12;\n\x0fknowledge_bases\x18\x01 \x03(\x0b\x32\".kbmesh.retriever.v1.KnowledgeBase\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x9a\x01\n\x1aUpdateKnowledgeBaseRequest\x12:\n\x0eknowledge_base\x18\x01 \x01(\x0b\x32\".kbmesh.retriever.v1.KnowledgeBase\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x0f\n\x07rebuild\x18\x03 \x01(\x08\"Y\n\x1bUpdateKnowledgeBaseResponse\x12:\n\x0eknowledge_base\x18\x01 \x01(\x0b\x32\".kbmesh.retriever.v1.KnowledgeBase\"4\n\x1a\x44\x65leteKnowledgeBaseRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\"8\n\x1b\x44\x65leteKnowledgeBaseResponse\x12\x19\n\x11\x64ocuments_deleted\x18\x01 \x01(\x04\"H\n\x14\x46inishRebuildRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x18\n\x10\x64rop_outstanding\x18\x02 \x01(\x08\"n\n\x15\x46inishRebuildResponse\x12:\n\x0eknowledge_base\x18\x01 \x01(\x0b\x32\".kbmesh.retriever.v1.KnowledgeBase\x12\x19\n\x11\x64ocuments_dropped\x18\x02 \x01(\x04\".\n\x14\x43\x61ncelRebuildRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\"\x17\n\x15\x43\x61ncelRebuildResponse*U\n\tPlacement\x12\x19\n\x15PLACEMENT_UNSPECIFIED\x10\x00\x12\x17\n\x13PLACEMENT_DEDICATED\x10\x01\x12\x14\n\x10PLACEMENT_SHARED\x10\x02*b\n\x0cRebuildState\x12\x1d\n\x19REBUILD_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16REBUILD_STATE_BUILDING\x10\x01\x12\x17\n\x13REBUILD_STATE_READY\x10\x02\x32\xbc\x06\n\x14KnowledgeBaseService\x12x\n\x13\x43reateKnowledgeBase\x12/.kbmesh.retriever.v1.CreateKnowledgeBaseRequest\x1a\x30.kbmesh.retriever.v1.CreateKnowledgeBaseResponse\x12o\n\x10GetKnowledgeBase\x12,.kbmesh.retriever.v1.GetKnowledgeBaseRequest\x1a-.kbmesh.retriever.v1.GetKnowledgeBaseResponse\x12u\n\x12ListKnowledgeBases\x12..kbmesh.retriever.v1.ListKnowledgeBasesRequest\x1a/.kbmesh.retriever.v1.ListKnowledgeBasesResponse\x12x\n\x13UpdateKnowledgeBase\x12/.kbmesh.retriever.v1.UpdateKnowledgeBaseRequest\x1a\x30.kbmesh.retriever.v1.UpdateKnowledgeBaseResponse\x12x\n\x13\x44\x65leteKnowledgeBase\x12/.kbmesh.retriever.v1.DeleteKnowledgeBaseRequest\x1a\x30.kbmesh.retriever.v1.DeleteKnowledgeBaseResponse\x12\x66\n\rFinishRebuild\x12).kbmesh.retriever.v1.FinishRebuildRequest\x1a*.kbmesh.retriever.v1.FinishRebuildResponse\x12\x66\n\rCancelRebuild\x12).kbmesh.retriever.v1.CancelRebuildRequest\x1a*.kbmesh.retriever.v1.CancelRebuildResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(kbmesh/retriever/v1/knowledge_base.proto\x12\x13kbmesh.retriever.v1\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1fkbmesh/chunker/v1/chunker.proto\x1a\x1dkbmesh/errors/v1/errors.proto\"\x93\x01\n\x11RetrievalDefaults\x12\x19\n\x0cvector_top_k\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\x1d\n\x10min_vector_score\x18\x02 \x01(\x01H\x01\x88\x01\x01\x12\x13\n\x06weight\x18\x03 \x01(\x01H\x02\x88\x01\x01\x42\x0f\n\r_vector_top_kB\x13\n\x11_min_vector_scoreB\t\n\x07_weight\"T\n\x0eRebuildFailure\x12\x13\n\x0b\x65xternal_id\x18\x01 \x01(\t\x12-\n\x06reason\x18\x02 \x01(\x0e\x32\x1d.kbmesh.errors.v1.ErrorReason\"\x9c\x03\n\x07Rebuild\x12\x30\n\x05state\x18\x01 \x01(\x0e\x32!.kbmesh.retriever.v1.RebuildState\x12\x33\n\x08\x63hunking\x18\x02 \x01(\x0b\x32!.kbmesh.chunker.v1.ChunkingConfig\x12\x17\n\x0f\x65mbedding_model\x18\x03 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x04 \x01(\t\x12\x11\n\tdimension\x18\x05 \x01(\r\x12\x31\n\tplacement\x18\x06 \x01(\x0e\x32\x1e.kbmesh.retriever.v1.Placement\x12\x16\n\x0e\x64ocuments_done\x18\x07 \x01(\x04\x12\x17\n\x0f\x64ocuments_total\x18\x08 \x01(\x04\x12\x18\n\x10\x64ocuments_failed\x18\t \x01(\x04\x12\x35\n\x08\x66\x61ilures\x18\n \x03(\x0b\x32#.kbmesh.retriever.v1.RebuildFailure\x12.\n\nstarted_at\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xec\x04\n\rKnowledgeBase\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x33\n\x08\x63hunking\x18\x04 \x01(\x0b\x32!.kbmesh.chunker.v1.ChunkingConfig\x12\x17\n\x0f\x65mbedding_model\x18\x05 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x06 \x01(\t\x12\x11\n\tdimension\x18\x07 \x01(\r\x12\x31\n\tplacement\x18\x08 \x01(\x0e\x32\x1e.kbmesh.retriever.v1.Placement\x12\x39\n\tretrieval\x18\t \x01(\x0b\x32&.kbmesh.retriever.v1.RetrievalDefaults\x12\x12\n\ngeneration\x18\n \x01(\x04\x12\x16\n\x0e\x64ocument_count\x18\x0b \x01(\x04\x12\x13\n\x0b\x63hunk_count\x18\x0c \x01(\x04\x12.\n\ncreated_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\x07rebuild\x18\x0f \x01(\x0b\x32\x1c.kbmesh.retriever.v1.Rebuild\x12\x1a\n\x12\x65mbedding_provider\x18\x10 \x01(\t\x12\x14\n\x0cvector_store\x18\x11 \x01(\t\x12\x0f\n\x07readers\x18\x12 \x03(\t\x12/\n\x08\x64istance\x18\x13 \x01(\x0e\x32\x1d.kbmesh.retriever.v1.Distance\"X\n\x1a\x43reateKnowledgeBaseRequest\x12:\n\x0eknowledge_base\x18\x01 \x01(\x0b\x32\".kbmesh.retriever.v1.KnowledgeBase\"Y\n\x1b\x43reateKnowledgeBaseResponse\x12:\n\x0eknowledge_base\x18\x01 \x01(\x0b\x32\".kbmesh.retriever.v1.KnowledgeBase\"1\n\x17GetKnowledgeBaseRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\"V\n\x18GetKnowledgeBaseResponse\x12:\n\x0eknowledge_base\x18\x01 \x01(\x0b\x32\".kbmesh.retriever.v1.KnowledgeBase\"B\n\x19ListKnowledgeBasesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"r\n\x1aListKnowledgeBasesResponse\x12;\n\x0fknowledge_bases\x18\x01 \x03(\x0b\x32\".kbmesh.retriever.v1.KnowledgeBase\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x9a\x01\n\x1aUpdateKnowledgeBaseRequest\x12:\n\x0eknowledge_base\x18\x01 \x01(\x0b\x32\".kbmesh.retriever.v1.KnowledgeBase\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\x12\x0f\n\x07rebuild\x18\x03 \x01(\x08\"Y\n\x1bUpdateKnowledgeBaseResponse\x12:\n\x0eknowledge_base\x18\x01 \x01(\x0b\x32\".kbmesh.retriever.v1.KnowledgeBase\"4\n\x1a\x44\x65leteKnowledgeBaseRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\"8\n\x1b\x44\x65leteKnowledgeBaseResponse\x12\x19\n\x11\x64ocuments_deleted\x18\x01 \x01(\x04\"H\n\x14\x46inishRebuildRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\x12\x18\n\x10\x64rop_outstanding\x18\x02 \x01(\x08\"n\n\x15\x46inishRebuildResponse\x12:\n\x0eknowledge_base\x18\x01 \x01(\x0b\x32\".kbmesh.retriever.v1.KnowledgeBase\x12\x19\n\x11\x64ocuments_dropped\x18\x02 \x01(\x04\".\n\x14\x43\x61ncelRebuildRequest\x12\x16\n\x0eknowledge_base\x18\x01 \x01(\t\"\x17\n\x15\x43\x61ncelRebuildResponse*U\n\tPlacement\x12\x19\n\x15PLACEMENT_UNSPECIFIED\x10\x00\x12\x17\n\x13PLACEMENT_DEDICATED\x10\x01\x12\x14\n\x10PLACEMENT_SHARED\x10\x02*c\n\x08\x44istance\x12\x18\n\x14\x44ISTANCE_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x44ISTANCE_COSINE\x10\x01\x12\x16\n\x12\x44ISTANCE_EUCLIDEAN\x10\x02\x12\x10\n\x0c\x44ISTANCE_DOT\x10\x03*b\n\x0cRebuildState\x12\x1d\n\x19REBUILD_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16REBUILD_STATE_BUILDING\x10\x01\x12\x17\n\x13REBUILD_STATE_READY\x10\x02\x32\xbc\x06\n\x14KnowledgeBaseService\x12x\n\x13\x43reateKnowledgeBase\x12/.kbmesh.retriever.v1.CreateKnowledgeBaseRequest\x1a\x30.kbmesh.retriever.v1.CreateKnowledgeBaseResponse\x12o\n\x10GetKnowledgeBase\x12,.kbmesh.retriever.v1.GetKnowledgeBaseRequest\x1a-.kbmesh.retriever.v1.GetKnowledgeBaseResponse\x12u\n\x12ListKnowledgeBases\x12..kbmesh.retriever.v1.ListKnowledgeBasesRequest\x1a/.kbmesh.retriever.v1.ListKnowledgeBasesResponse\x12x\n\x13UpdateKnowledgeBase\x12/.kbmesh.retriever.v1.UpdateKnowledgeBaseRequest\x1a\x30.kbmesh.retriever.v1.UpdateKnowledgeBaseResponse\x12x\n\x13\x44\x65leteKnowledgeBase\x12/.kbmesh.retriever.v1.DeleteKnowledgeBaseRequest\x1a\x30.kbmesh.retriever.v1.DeleteKnowledgeBaseResponse\x12\x66\n\rFinishRebuild\x12).kbmesh.retriever.v1.FinishRebuildRequest\x1a*.kbmesh.retriever.v1.FinishRebuildResponse\x12\x66\n\rCancelRebuild\x12).kbmesh.retriever.v1.CancelRebuildRequest\x1a*.kbmesh.retriever.v1.CancelRebuildResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'kbmesh.retriever.v1.knowledge_base_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PLACEMENT']._serialized_start=2527
-  _globals['_PLACEMENT']._serialized_end=2612
-  _globals['_REBUILDSTATE']._serialized_start=2614
-  _globals['_REBUILDSTATE']._serialized_end=2712
+  _globals['_PLACEMENT']._serialized_start=2593
+  _globals['_PLACEMENT']._serialized_end=2678
+  _globals['_DISTANCE']._serialized_start=2680
+  _globals['_DISTANCE']._serialized_end=2779
+  _globals['_REBUILDSTATE']._serialized_start=2781
+  _globals['_REBUILDSTATE']._serialized_end=2879
   _globals['_RETRIEVALDEFAULTS']._serialized_start=197
   _globals['_RETRIEVALDEFAULTS']._serialized_end=344
   _globals['_REBUILDFAILURE']._serialized_start=346
@@ -46,35 +48,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REBUILD']._serialized_start=433
   _globals['_REBUILD']._serialized_end=845
   _globals['_KNOWLEDGEBASE']._serialized_start=848
-  _globals['_KNOWLEDGEBASE']._serialized_end=1402
-  _globals['_CREATEKNOWLEDGEBASEREQUEST']._serialized_start=1404
-  _globals['_CREATEKNOWLEDGEBASEREQUEST']._serialized_end=1492
-  _globals['_CREATEKNOWLEDGEBASERESPONSE']._serialized_start=1494
-  _globals['_CREATEKNOWLEDGEBASERESPONSE']._serialized_end=1583
-  _globals['_GETKNOWLEDGEBASEREQUEST']._serialized_start=1585
-  _globals['_GETKNOWLEDGEBASEREQUEST']._serialized_end=1634
-  _globals['_GETKNOWLEDGEBASERESPONSE']._serialized_start=1636
-  _globals['_GETKNOWLEDGEBASERESPONSE']._serialized_end=1722
-  _globals['_LISTKNOWLEDGEBASESREQUEST']._serialized_start=1724
-  _globals['_LISTKNOWLEDGEBASESREQUEST']._serialized_end=1790
-  _globals['_LISTKNOWLEDGEBASESRESPONSE']._serialized_start=1792
-  _globals['_LISTKNOWLEDGEBASESRESPONSE']._serialized_end=1906
-  _globals['_UPDATEKNOWLEDGEBASEREQUEST']._serialized_start=1909
-  _globals['_UPDATEKNOWLEDGEBASEREQUEST']._serialized_end=2063
-  _globals['_UPDATEKNOWLEDGEBASERESPONSE']._serialized_start=2065
-  _globals['_UPDATEKNOWLEDGEBASERESPONSE']._serialized_end=2154
-  _globals['_DELETEKNOWLEDGEBASEREQUEST']._serialized_start=2156
-  _globals['_DELETEKNOWLEDGEBASEREQUEST']._serialized_end=2208
-  _globals['_DELETEKNOWLEDGEBASERESPONSE']._serialized_start=2210
-  _globals['_DELETEKNOWLEDGEBASERESPONSE']._serialized_end=2266
-  _globals['_FINISHREBUILDREQUEST']._serialized_start=2268
-  _globals['_FINISHREBUILDREQUEST']._serialized_end=2340
-  _globals['_FINISHREBUILDRESPONSE']._serialized_start=2342
-  _globals['_FINISHREBUILDRESPONSE']._serialized_end=2452
-  _globals['_CANCELREBUILDREQUEST']._serialized_start=2454
-  _globals['_CANCELREBUILDREQUEST']._serialized_end=2500
-  _globals['_CANCELREBUILDRESPONSE']._serialized_start=2502
-  _globals['_CANCELREBUILDRESPONSE']._serialized_end=2525
-  _globals['_KNOWLEDGEBASESERVICE']._serialized_start=2715
-  _globals['_KNOWLEDGEBASESERVICE']._serialized_end=3543
+  _globals['_KNOWLEDGEBASE']._serialized_end=1468
+  _globals['_CREATEKNOWLEDGEBASEREQUEST']._serialized_start=1470
+  _globals['_CREATEKNOWLEDGEBASEREQUEST']._serialized_end=1558
+  _globals['_CREATEKNOWLEDGEBASERESPONSE']._serialized_start=1560
+  _globals['_CREATEKNOWLEDGEBASERESPONSE']._serialized_end=1649
+  _globals['_GETKNOWLEDGEBASEREQUEST']._serialized_start=1651
+  _globals['_GETKNOWLEDGEBASEREQUEST']._serialized_end=1700
+  _globals['_GETKNOWLEDGEBASERESPONSE']._serialized_start=1702
+  _globals['_GETKNOWLEDGEBASERESPONSE']._serialized_end=1788
+  _globals['_LISTKNOWLEDGEBASESREQUEST']._serialized_start=1790
+  _globals['_LISTKNOWLEDGEBASESREQUEST']._serialized_end=1856
+  _globals['_LISTKNOWLEDGEBASESRESPONSE']._serialized_start=1858
+  _globals['_LISTKNOWLEDGEBASESRESPONSE']._serialized_end=1972
+  _globals['_UPDATEKNOWLEDGEBASEREQUEST']._serialized_start=1975
+  _globals['_UPDATEKNOWLEDGEBASEREQUEST']._serialized_end=2129
+  _globals['_UPDATEKNOWLEDGEBASERESPONSE']._serialized_start=2131
+  _globals['_UPDATEKNOWLEDGEBASERESPONSE']._serialized_end=2220
+  _globals['_DELETEKNOWLEDGEBASEREQUEST']._serialized_start=2222
+  _globals['_DELETEKNOWLEDGEBASEREQUEST']._serialized_end=2274
+  _globals['_DELETEKNOWLEDGEBASERESPONSE']._serialized_start=2276
+  _globals['_DELETEKNOWLEDGEBASERESPONSE']._serialized_end=2332
+  _globals['_FINISHREBUILDREQUEST']._serialized_start=2334
+  _globals['_FINISHREBUILDREQUEST']._serialized_end=2406
+  _globals['_FINISHREBUILDRESPONSE']._serialized_start=2408
+  _globals['_FINISHREBUILDRESPONSE']._serialized_end=2518
+  _globals['_CANCELREBUILDREQUEST']._serialized_start=2520
+  _globals['_CANCELREBUILDREQUEST']._serialized_end=2566
+  _globals['_CANCELREBUILDRESPONSE']._serialized_start=2568
+  _globals['_CANCELREBUILDRESPONSE']._serialized_end=2591
+  _globals['_KNOWLEDGEBASESERVICE']._serialized_start=2882
+  _globals['_KNOWLEDGEBASESERVICE']._serialized_end=3710
 # @@protoc_insertion_point(module_scope)

@@ -47,6 +47,34 @@ PLACEMENT_SHARED: Placement.ValueType  # 2
 """In a collection shared with others of the same model; word statistics are common to all of them."""
 Global___Placement: _TypeAlias = Placement  # noqa: Y015
 
+class _Distance:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DistanceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Distance.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    DISTANCE_UNSPECIFIED: _Distance.ValueType  # 0
+    """Means COSINE."""
+    DISTANCE_COSINE: _Distance.ValueType  # 1
+    """By their cosine."""
+    DISTANCE_EUCLIDEAN: _Distance.ValueType  # 2
+    """By their Euclidean distance; scores are 1 - d²/2, the cosine where both are of unit length."""
+    DISTANCE_DOT: _Distance.ValueType  # 3
+    """By their dot product."""
+
+class Distance(_Distance, metaclass=_DistanceEnumTypeWrapper):
+    """Distance is how two vectors are compared."""
+
+DISTANCE_UNSPECIFIED: Distance.ValueType  # 0
+"""Means COSINE."""
+DISTANCE_COSINE: Distance.ValueType  # 1
+"""By their cosine."""
+DISTANCE_EUCLIDEAN: Distance.ValueType  # 2
+"""By their Euclidean distance; scores are 1 - d²/2, the cosine where both are of unit length."""
+DISTANCE_DOT: Distance.ValueType  # 3
+"""By their dot product."""
+Global___Distance: _TypeAlias = Distance  # noqa: Y015
+
 class _RebuildState:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -229,6 +257,8 @@ class KnowledgeBase(_message.Message):
     REBUILD_FIELD_NUMBER: _builtins.int
     EMBEDDING_PROVIDER_FIELD_NUMBER: _builtins.int
     VECTOR_STORE_FIELD_NUMBER: _builtins.int
+    READERS_FIELD_NUMBER: _builtins.int
+    DISTANCE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """UUID, given by the server. A rebuild does not change it."""
     name: _builtins.str
@@ -255,6 +285,8 @@ class KnowledgeBase(_message.Message):
     """
     vector_store: _builtins.str
     """Name of the vector store that holds its vectors. The server's own when left out on creation; another one is refused."""
+    distance: Global___Distance.ValueType
+    """How vectors are compared. COSINE by default; fixed on creation."""
     @_builtins.property
     def chunking(self) -> _chunker_pb2.ChunkingConfig:
         """How its documents are cut."""
@@ -274,6 +306,10 @@ class KnowledgeBase(_message.Message):
     @_builtins.property
     def rebuild(self) -> Global___Rebuild:
         """The rebuild that is under way, if one is. Given by the server; left out by ListKnowledgeBases."""
+
+    @_builtins.property
+    def readers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Who may retrieve from it: names matched with the principals of who asks. Everybody of the tenant when empty."""
 
     def __init__(
         self,
@@ -295,10 +331,12 @@ class KnowledgeBase(_message.Message):
         rebuild: Global___Rebuild | None = ...,
         embedding_provider: _builtins.str = ...,
         vector_store: _builtins.str = ...,
+        readers: _abc.Iterable[_builtins.str] | None = ...,
+        distance: Global___Distance.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["chunking", b"chunking", "created_at", b"created_at", "rebuild", b"rebuild", "retrieval", b"retrieval", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk_count", b"chunk_count", "chunking", b"chunking", "created_at", b"created_at", "description", b"description", "dimension", b"dimension", "document_count", b"document_count", "embedding_model", b"embedding_model", "embedding_provider", b"embedding_provider", "generation", b"generation", "id", b"id", "model_fingerprint", b"model_fingerprint", "name", b"name", "placement", b"placement", "rebuild", b"rebuild", "retrieval", b"retrieval", "updated_at", b"updated_at", "vector_store", b"vector_store"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk_count", b"chunk_count", "chunking", b"chunking", "created_at", b"created_at", "description", b"description", "dimension", b"dimension", "distance", b"distance", "document_count", b"document_count", "embedding_model", b"embedding_model", "embedding_provider", b"embedding_provider", "generation", b"generation", "id", b"id", "model_fingerprint", b"model_fingerprint", "name", b"name", "placement", b"placement", "readers", b"readers", "rebuild", b"rebuild", "retrieval", b"retrieval", "updated_at", b"updated_at", "vector_store", b"vector_store"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -471,7 +509,7 @@ class UpdateKnowledgeBaseRequest(_message.Message):
 
     @_builtins.property
     def update_mask(self) -> _field_mask_pb2.FieldMask:
-        """Which fields change: "description", "retrieval", and with `rebuild` also "chunking", "embedding_model" and
+        """Which fields change: "description", "retrieval", "readers", and with `rebuild` also "chunking", "embedding_model" and
         "placement". Without a mask description and retrieval change, and with `rebuild` whatever is set of the others.
         """
 

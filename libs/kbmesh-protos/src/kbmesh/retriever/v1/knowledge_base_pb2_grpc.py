@@ -99,7 +99,7 @@ class KnowledgeBaseServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def UpdateKnowledgeBase(self, request, context):
-        """UpdateKnowledgeBase changes what leaves the vectors valid: description and retrieval defaults. A change of model,
+        """UpdateKnowledgeBase changes what leaves the vectors valid: description, readers and retrieval defaults. A change of model,
         chunking or placement is refused with INVALID_FIELD unless `rebuild` asks for it: then a rebuild begins, and the
         knowledge base stays what it is until FinishRebuild. Where one with the same settings is under way, that one goes
         on; one with other settings fails the call with CONFLICT.

@@ -42,7 +42,7 @@ class KnowledgeBaseServiceStub:
     ListKnowledgeBases: _grpc.UnaryUnaryMultiCallable[_knowledge_base_pb2.ListKnowledgeBasesRequest, _knowledge_base_pb2.ListKnowledgeBasesResponse]
     """ListKnowledgeBases reads all, by name."""
     UpdateKnowledgeBase: _grpc.UnaryUnaryMultiCallable[_knowledge_base_pb2.UpdateKnowledgeBaseRequest, _knowledge_base_pb2.UpdateKnowledgeBaseResponse]
-    """UpdateKnowledgeBase changes what leaves the vectors valid: description and retrieval defaults. A change of model,
+    """UpdateKnowledgeBase changes what leaves the vectors valid: description, readers and retrieval defaults. A change of model,
     chunking or placement is refused with INVALID_FIELD unless `rebuild` asks for it: then a rebuild begins, and the
     knowledge base stays what it is until FinishRebuild. Where one with the same settings is under way, that one goes
     on; one with other settings fails the call with CONFLICT.
@@ -70,7 +70,7 @@ class KnowledgeBaseServiceAsyncStub(KnowledgeBaseServiceStub):
     ListKnowledgeBases: _aio.UnaryUnaryMultiCallable[_knowledge_base_pb2.ListKnowledgeBasesRequest, _knowledge_base_pb2.ListKnowledgeBasesResponse]  # type: ignore[assignment]
     """ListKnowledgeBases reads all, by name."""
     UpdateKnowledgeBase: _aio.UnaryUnaryMultiCallable[_knowledge_base_pb2.UpdateKnowledgeBaseRequest, _knowledge_base_pb2.UpdateKnowledgeBaseResponse]  # type: ignore[assignment]
-    """UpdateKnowledgeBase changes what leaves the vectors valid: description and retrieval defaults. A change of model,
+    """UpdateKnowledgeBase changes what leaves the vectors valid: description, readers and retrieval defaults. A change of model,
     chunking or placement is refused with INVALID_FIELD unless `rebuild` asks for it: then a rebuild begins, and the
     knowledge base stays what it is until FinishRebuild. Where one with the same settings is under way, that one goes
     on; one with other settings fails the call with CONFLICT.
@@ -119,7 +119,7 @@ class KnowledgeBaseServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _knowledge_base_pb2.UpdateKnowledgeBaseRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_knowledge_base_pb2.UpdateKnowledgeBaseResponse, _abc.Awaitable[_knowledge_base_pb2.UpdateKnowledgeBaseResponse]]:
-        """UpdateKnowledgeBase changes what leaves the vectors valid: description and retrieval defaults. A change of model,
+        """UpdateKnowledgeBase changes what leaves the vectors valid: description, readers and retrieval defaults. A change of model,
         chunking or placement is refused with INVALID_FIELD unless `rebuild` asks for it: then a rebuild begins, and the
         knowledge base stays what it is until FinishRebuild. Where one with the same settings is under way, that one goes
         on; one with other settings fails the call with CONFLICT.

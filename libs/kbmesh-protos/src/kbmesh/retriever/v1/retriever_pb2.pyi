@@ -138,6 +138,110 @@ STAGE_ATTRIBUTE: Stage.ValueType  # 8
 """Attributing."""
 Global___Stage: _TypeAlias = Stage  # noqa: Y015
 
+class _FusionMethod:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _FusionMethodEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FusionMethod.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    FUSION_METHOD_UNSPECIFIED: _FusionMethod.ValueType  # 0
+    """The server's own choice: ADAPTIVE."""
+    FUSION_METHOD_ADAPTIVE: _FusionMethod.ValueType  # 1
+    """Weighted scores, each channel trusted as far as its scores and the agreement of the channels warrant."""
+    FUSION_METHOD_RRF: _FusionMethod.ValueType  # 2
+    """Reciprocal rank fusion: the sum of weight / (k + rank), ranks from 1."""
+    FUSION_METHOD_WEIGHTED: _FusionMethod.ValueType  # 3
+    """The weighted sum of each list's scores, normalised to 0 to 1 within the list."""
+    FUSION_METHOD_DISTRIBUTION: _FusionMethod.ValueType  # 4
+    """The weighted sum of each list's scores, normalised by their mean and three standard deviations."""
+
+class FusionMethod(_FusionMethod, metaclass=_FusionMethodEnumTypeWrapper):
+    """FusionMethod is the way the lists of a query become one order."""
+
+FUSION_METHOD_UNSPECIFIED: FusionMethod.ValueType  # 0
+"""The server's own choice: ADAPTIVE."""
+FUSION_METHOD_ADAPTIVE: FusionMethod.ValueType  # 1
+"""Weighted scores, each channel trusted as far as its scores and the agreement of the channels warrant."""
+FUSION_METHOD_RRF: FusionMethod.ValueType  # 2
+"""Reciprocal rank fusion: the sum of weight / (k + rank), ranks from 1."""
+FUSION_METHOD_WEIGHTED: FusionMethod.ValueType  # 3
+"""The weighted sum of each list's scores, normalised to 0 to 1 within the list."""
+FUSION_METHOD_DISTRIBUTION: FusionMethod.ValueType  # 4
+"""The weighted sum of each list's scores, normalised by their mean and three standard deviations."""
+Global___FusionMethod: _TypeAlias = FusionMethod  # noqa: Y015
+
+class _CacheState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CacheStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CacheState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CACHE_STATE_UNSPECIFIED: _CacheState.ValueType  # 0
+    """No cache was asked."""
+    CACHE_STATE_MISS: _CacheState.ValueType  # 1
+    """It was computed for this call."""
+    CACHE_STATE_HIT: _CacheState.ValueType  # 2
+    """It was kept from an earlier call."""
+    CACHE_STATE_SHARED: _CacheState.ValueType  # 3
+    """It was computed for an equal call that ran at the same time."""
+
+class CacheState(_CacheState, metaclass=_CacheStateEnumTypeWrapper):
+    """CacheState tells where an answer comes from."""
+
+CACHE_STATE_UNSPECIFIED: CacheState.ValueType  # 0
+"""No cache was asked."""
+CACHE_STATE_MISS: CacheState.ValueType  # 1
+"""It was computed for this call."""
+CACHE_STATE_HIT: CacheState.ValueType  # 2
+"""It was kept from an earlier call."""
+CACHE_STATE_SHARED: CacheState.ValueType  # 3
+"""It was computed for an equal call that ran at the same time."""
+Global___CacheState: _TypeAlias = CacheState  # noqa: Y015
+
+class _DisplayKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DisplayKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DisplayKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    DISPLAY_KIND_UNSPECIFIED: _DisplayKind.ValueType  # 0
+    """Means GENERIC."""
+    DISPLAY_KIND_GENERIC: _DisplayKind.ValueType  # 1
+    """Title and whatever else is known."""
+    DISPLAY_KIND_SLACK: _DisplayKind.ValueType  # 2
+    """Channel, user and time of a Slack message."""
+    DISPLAY_KIND_MAIL: _DisplayKind.ValueType  # 3
+    """From, to, subject and date of a mail."""
+    DISPLAY_KIND_WEB_PAGE: _DisplayKind.ValueType  # 4
+    """Site, title and heading of a web page."""
+    DISPLAY_KIND_PDF: _DisplayKind.ValueType  # 5
+    """Title and pages of a PDF."""
+    DISPLAY_KIND_CODE: _DisplayKind.ValueType  # 6
+    """Repository, path, lines and symbol of source code."""
+    DISPLAY_KIND_TICKET: _DisplayKind.ValueType  # 7
+    """Key, status and people of a ticket."""
+
+class DisplayKind(_DisplayKind, metaclass=_DisplayKindEnumTypeWrapper):
+    """DisplayKind is the kind of block that a result is shown as."""
+
+DISPLAY_KIND_UNSPECIFIED: DisplayKind.ValueType  # 0
+"""Means GENERIC."""
+DISPLAY_KIND_GENERIC: DisplayKind.ValueType  # 1
+"""Title and whatever else is known."""
+DISPLAY_KIND_SLACK: DisplayKind.ValueType  # 2
+"""Channel, user and time of a Slack message."""
+DISPLAY_KIND_MAIL: DisplayKind.ValueType  # 3
+"""From, to, subject and date of a mail."""
+DISPLAY_KIND_WEB_PAGE: DisplayKind.ValueType  # 4
+"""Site, title and heading of a web page."""
+DISPLAY_KIND_PDF: DisplayKind.ValueType  # 5
+"""Title and pages of a PDF."""
+DISPLAY_KIND_CODE: DisplayKind.ValueType  # 6
+"""Repository, path, lines and symbol of source code."""
+DISPLAY_KIND_TICKET: DisplayKind.ValueType  # 7
+"""Key, status and people of a ticket."""
+Global___DisplayKind: _TypeAlias = DisplayKind  # noqa: Y015
+
 class _KnowledgeBaseStatus:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -209,6 +313,79 @@ RERANK_METHOD_CROSS_ENCODER: RerankMethod.ValueType  # 1
 RERANK_METHOD_LATE_INTERACTION: RerankMethod.ValueType  # 2
 """Late interaction: blended by rank."""
 Global___RerankMethod: _TypeAlias = RerankMethod  # noqa: Y015
+
+@_typing.final
+class FusionOptions(_message.Message):
+    """FusionOptions say how lists are fused."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    METHOD_FIELD_NUMBER: _builtins.int
+    VECTOR_WEIGHT_FIELD_NUMBER: _builtins.int
+    KEYWORD_WEIGHT_FIELD_NUMBER: _builtins.int
+    RRF_K_FIELD_NUMBER: _builtins.int
+    method: Global___FusionMethod.ValueType
+    """The method."""
+    vector_weight: _builtins.float
+    """Weight of vector lists, besides that of each knowledge base. The method's own by default; 0 to 100, and not 0 for
+    both kinds.
+    """
+    keyword_weight: _builtins.float
+    """Weight of keyword lists. The method's own by default; 0 to 100."""
+    rrf_k: _builtins.int
+    """The constant of RRF. 60 by default; 1 to 1000."""
+    def __init__(
+        self,
+        *,
+        method: Global___FusionMethod.ValueType = ...,
+        vector_weight: _builtins.float | None = ...,
+        keyword_weight: _builtins.float | None = ...,
+        rrf_k: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_keyword_weight", b"_keyword_weight", "_rrf_k", b"_rrf_k", "_vector_weight", b"_vector_weight", "keyword_weight", b"keyword_weight", "rrf_k", b"rrf_k", "vector_weight", b"vector_weight"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_keyword_weight", b"_keyword_weight", "_rrf_k", b"_rrf_k", "_vector_weight", b"_vector_weight", "keyword_weight", b"keyword_weight", "method", b"method", "rrf_k", b"rrf_k", "vector_weight", b"vector_weight"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__keyword_weight: _TypeAlias = _typing.Literal["keyword_weight"]  # noqa: Y015
+    _WhichOneofArgType__keyword_weight: _TypeAlias = _typing.Literal["_keyword_weight", b"_keyword_weight"]  # noqa: Y015
+    _WhichOneofReturnType__rrf_k: _TypeAlias = _typing.Literal["rrf_k"]  # noqa: Y015
+    _WhichOneofArgType__rrf_k: _TypeAlias = _typing.Literal["_rrf_k", b"_rrf_k"]  # noqa: Y015
+    _WhichOneofReturnType__vector_weight: _TypeAlias = _typing.Literal["vector_weight"]  # noqa: Y015
+    _WhichOneofArgType__vector_weight: _TypeAlias = _typing.Literal["_vector_weight", b"_vector_weight"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__keyword_weight) -> _WhichOneofReturnType__keyword_weight | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__rrf_k) -> _WhichOneofReturnType__rrf_k | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__vector_weight) -> _WhichOneofReturnType__vector_weight | None: ...
+
+Global___FusionOptions: _TypeAlias = FusionOptions  # noqa: Y015
+
+@_typing.final
+class ScoreThreshold(_message.Message):
+    """ScoreThreshold drops what scores below."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STAGE_FIELD_NUMBER: _builtins.int
+    MIN_SCORE_FIELD_NUMBER: _builtins.int
+    stage: Global___ScoreStage.ValueType
+    """The stage whose score is meant."""
+    min_score: _builtins.float
+    """The least score that stays."""
+    def __init__(
+        self,
+        *,
+        stage: Global___ScoreStage.ValueType = ...,
+        min_score: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["min_score", b"min_score", "stage", b"stage"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScoreThreshold: _TypeAlias = ScoreThreshold  # noqa: Y015
 
 @_typing.final
 class StringList(_message.Message):
@@ -412,11 +589,19 @@ class RetrieveRequest(_message.Message):
     CONTEXT_BUDGET_TOKENS_FIELD_NUMBER: _builtins.int
     EXPLAIN_FIELD_NUMBER: _builtins.int
     RERANK_TOP_N_FIELD_NUMBER: _builtins.int
+    FUSION_FIELD_NUMBER: _builtins.int
+    THRESHOLDS_FIELD_NUMBER: _builtins.int
+    MAX_RESULTS_PER_DOCUMENT_FIELD_NUMBER: _builtins.int
+    DIVERSITY_FIELD_NUMBER: _builtins.int
+    EXPAND_FIELD_NUMBER: _builtins.int
+    HYPOTHETICAL_ANSWER_FIELD_NUMBER: _builtins.int
+    CONTEXT_TOKENIZER_FIELD_NUMBER: _builtins.int
+    SKIP_CACHE_FIELD_NUMBER: _builtins.int
     query: _builtins.str
     """The question. 1 to 10,000 characters by default."""
     profile: _builtins.str
-    """Name of an agent's retrieval profile, in place of `knowledge_bases`. Refused with FEATURE_UNSUPPORTED by servers
-    that keep none.
+    """Name of an agent's retrieval profile (ProfileService): its knowledge bases are searched where `knowledge_bases` is
+    empty, and what it says holds wherever this request says nothing. Fails with PROFILE_NOT_FOUND.
     """
     strategy: Global___RetrievalStrategy.ValueType
     """How to look."""
@@ -430,13 +615,41 @@ class RetrieveRequest(_message.Message):
     """Returns each stage's candidates, scores, ranks and milliseconds."""
     rerank_top_n: _builtins.int
     """Candidates to rerank. 20 by default; 1 to 200."""
+    max_results_per_document: _builtins.int
+    """Results of one document at most. No limit when absent; 1 to 100."""
+    diversity: _builtins.float
+    """Diversity of the results, by maximal marginal relevance: 0 (the default) orders by relevance alone, 1 by difference
+    alone.
+    """
+    expand: _builtins.int
+    """Neighbouring chunks that are returned with each result, on each side, as `expanded_text`. 0 by default; at most 5.
+    Results whose neighbours meet are merged into the better one.
+    """
+    hypothetical_answer: _builtins.bool
+    """ADVANCED also searches with the vector of a hypothetical answer by the language model (HyDE)."""
+    context_tokenizer: _builtins.str
+    """Tokenizer that counts `context_budget_tokens`, by a name that the server is configured with. The embedding model's
+    when empty.
+    """
+    skip_cache: _builtins.bool
+    """Computes the answer even where it is kept from an earlier call. It is kept afterwards as any other."""
     @_builtins.property
     def knowledge_bases(self) -> _containers.RepeatedCompositeFieldContainer[Global___KnowledgeBaseSelector]:
-        """Where to look. 1 to 64."""
+        """Where to look. 1 to 64, or none where `profile` says where."""
 
     @_builtins.property
     def filter(self) -> Global___Filter:
         """Keeps only what passes."""
+
+    @_builtins.property
+    def fusion(self) -> Global___FusionOptions:
+        """How lists are fused."""
+
+    @_builtins.property
+    def thresholds(self) -> _containers.RepeatedCompositeFieldContainer[Global___ScoreThreshold]:
+        """Thresholds for all knowledge bases, one for each stage at most. A knowledge base's own threshold on the same stage
+        takes its place.
+        """
 
     def __init__(
         self,
@@ -450,19 +663,39 @@ class RetrieveRequest(_message.Message):
         context_budget_tokens: _builtins.int | None = ...,
         explain: _builtins.bool = ...,
         rerank_top_n: _builtins.int | None = ...,
+        fusion: Global___FusionOptions | None = ...,
+        thresholds: _abc.Iterable[Global___ScoreThreshold] | None = ...,
+        max_results_per_document: _builtins.int | None = ...,
+        diversity: _builtins.float | None = ...,
+        expand: _builtins.int | None = ...,
+        hypothetical_answer: _builtins.bool = ...,
+        context_tokenizer: _builtins.str = ...,
+        skip_cache: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_context_budget_tokens", b"_context_budget_tokens", "_rerank_top_n", b"_rerank_top_n", "_top_k", b"_top_k", "context_budget_tokens", b"context_budget_tokens", "filter", b"filter", "rerank_top_n", b"rerank_top_n", "top_k", b"top_k"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_context_budget_tokens", b"_context_budget_tokens", "_diversity", b"_diversity", "_expand", b"_expand", "_max_results_per_document", b"_max_results_per_document", "_rerank_top_n", b"_rerank_top_n", "_top_k", b"_top_k", "context_budget_tokens", b"context_budget_tokens", "diversity", b"diversity", "expand", b"expand", "filter", b"filter", "fusion", b"fusion", "max_results_per_document", b"max_results_per_document", "rerank_top_n", b"rerank_top_n", "top_k", b"top_k"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_context_budget_tokens", b"_context_budget_tokens", "_rerank_top_n", b"_rerank_top_n", "_top_k", b"_top_k", "context_budget_tokens", b"context_budget_tokens", "explain", b"explain", "filter", b"filter", "knowledge_bases", b"knowledge_bases", "profile", b"profile", "query", b"query", "rerank_top_n", b"rerank_top_n", "strategy", b"strategy", "top_k", b"top_k"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_context_budget_tokens", b"_context_budget_tokens", "_diversity", b"_diversity", "_expand", b"_expand", "_max_results_per_document", b"_max_results_per_document", "_rerank_top_n", b"_rerank_top_n", "_top_k", b"_top_k", "context_budget_tokens", b"context_budget_tokens", "context_tokenizer", b"context_tokenizer", "diversity", b"diversity", "expand", b"expand", "explain", b"explain", "filter", b"filter", "fusion", b"fusion", "hypothetical_answer", b"hypothetical_answer", "knowledge_bases", b"knowledge_bases", "max_results_per_document", b"max_results_per_document", "profile", b"profile", "query", b"query", "rerank_top_n", b"rerank_top_n", "skip_cache", b"skip_cache", "strategy", b"strategy", "thresholds", b"thresholds", "top_k", b"top_k"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__context_budget_tokens: _TypeAlias = _typing.Literal["context_budget_tokens"]  # noqa: Y015
     _WhichOneofArgType__context_budget_tokens: _TypeAlias = _typing.Literal["_context_budget_tokens", b"_context_budget_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__diversity: _TypeAlias = _typing.Literal["diversity"]  # noqa: Y015
+    _WhichOneofArgType__diversity: _TypeAlias = _typing.Literal["_diversity", b"_diversity"]  # noqa: Y015
+    _WhichOneofReturnType__expand: _TypeAlias = _typing.Literal["expand"]  # noqa: Y015
+    _WhichOneofArgType__expand: _TypeAlias = _typing.Literal["_expand", b"_expand"]  # noqa: Y015
+    _WhichOneofReturnType__max_results_per_document: _TypeAlias = _typing.Literal["max_results_per_document"]  # noqa: Y015
+    _WhichOneofArgType__max_results_per_document: _TypeAlias = _typing.Literal["_max_results_per_document", b"_max_results_per_document"]  # noqa: Y015
     _WhichOneofReturnType__rerank_top_n: _TypeAlias = _typing.Literal["rerank_top_n"]  # noqa: Y015
     _WhichOneofArgType__rerank_top_n: _TypeAlias = _typing.Literal["_rerank_top_n", b"_rerank_top_n"]  # noqa: Y015
     _WhichOneofReturnType__top_k: _TypeAlias = _typing.Literal["top_k"]  # noqa: Y015
     _WhichOneofArgType__top_k: _TypeAlias = _typing.Literal["_top_k", b"_top_k"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__context_budget_tokens) -> _WhichOneofReturnType__context_budget_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__diversity) -> _WhichOneofReturnType__diversity | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__expand) -> _WhichOneofReturnType__expand | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_results_per_document) -> _WhichOneofReturnType__max_results_per_document | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__rerank_top_n) -> _WhichOneofReturnType__rerank_top_n | None: ...
     @_typing.overload
@@ -512,7 +745,7 @@ class Scores(_message.Message):
     keyword: _builtins.float
     """BM25 score, above 0."""
     fused: _builtins.float
-    """Sum of weight / (60 + rank) over the lists it is in."""
+    """Score of fusion, whose scale is the method's own: with RRF the sum of weight / (k + rank) over the lists it is in."""
     rerank_logit: _builtins.float
     """Raw output of the cross-encoder."""
     rerank_probability: _builtins.float
@@ -710,10 +943,13 @@ class FurtherCitation(_message.Message):
     KNOWLEDGE_BASE_FIELD_NUMBER: _builtins.int
     SPAN_FIELD_NUMBER: _builtins.int
     CHUNK_ID_FIELD_NUMBER: _builtins.int
+    LINK_FIELD_NUMBER: _builtins.int
     knowledge_base: _builtins.str
     """Name of its knowledge base."""
     chunk_id: _builtins.str
     """The chunk."""
+    link: _builtins.str
+    """What to open: as in RetrieveResult."""
     @_builtins.property
     def document(self) -> Global___DocumentSource:
         """The document."""
@@ -729,10 +965,11 @@ class FurtherCitation(_message.Message):
         knowledge_base: _builtins.str = ...,
         span: _chunker_pb2.Span | None = ...,
         chunk_id: _builtins.str = ...,
+        link: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["document", b"document", "span", b"span"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk_id", b"chunk_id", "document", b"document", "knowledge_base", b"knowledge_base", "span", b"span"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk_id", b"chunk_id", "document", b"document", "knowledge_base", b"knowledge_base", "link", b"link", "span", b"span"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -783,6 +1020,12 @@ class RetrieveResult(_message.Message):
     PREVIEW_FIELD_NUMBER: _builtins.int
     DISPLAY_FIELD_NUMBER: _builtins.int
     DUPLICATES_FIELD_NUMBER: _builtins.int
+    EXPANDED_TEXT_FIELD_NUMBER: _builtins.int
+    EXPANDED_SPAN_FIELD_NUMBER: _builtins.int
+    DISPLAY_KIND_FIELD_NUMBER: _builtins.int
+    LINK_FIELD_NUMBER: _builtins.int
+    LINK_EXPIRES_AT_FIELD_NUMBER: _builtins.int
+    TAGS_FIELD_NUMBER: _builtins.int
     rank: _builtins.int
     """Place in the answer, from 1."""
     score: _builtins.float
@@ -803,6 +1046,12 @@ class RetrieveResult(_message.Message):
     """What kind of piece it is."""
     preview: _builtins.str
     """The first words, for a list."""
+    expanded_text: _builtins.str
+    """The slice with its neighbours, where `expand` asked for them: exactly the document's text over `expanded_span`."""
+    display_kind: Global___DisplayKind.ValueType
+    """The kind of block that `display` makes."""
+    link: _builtins.str
+    """What a person opens: the document's URI, or a presigned URL for an object of S3 where the server has credentials."""
     @_builtins.property
     def scores(self) -> Global___Scores:
         """Each stage's score."""
@@ -839,6 +1088,18 @@ class RetrieveResult(_message.Message):
     def duplicates(self) -> _containers.RepeatedCompositeFieldContainer[Global___FurtherCitation]:
         """Other places that say the same."""
 
+    @_builtins.property
+    def expanded_span(self) -> _chunker_pb2.Span:
+        """Where that stands in the document."""
+
+    @_builtins.property
+    def link_expires_at(self) -> _timestamp_pb2.Timestamp:
+        """When the link ends to work. Absent where it does not."""
+
+    @_builtins.property
+    def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Words of the document for a filter, as they were given on ingestion."""
+
     def __init__(
         self,
         *,
@@ -861,12 +1122,20 @@ class RetrieveResult(_message.Message):
         preview: _builtins.str = ...,
         display: _abc.Iterable[Global___DisplayField] | None = ...,
         duplicates: _abc.Iterable[Global___FurtherCitation] | None = ...,
+        expanded_text: _builtins.str = ...,
+        expanded_span: _chunker_pb2.Span | None = ...,
+        display_kind: Global___DisplayKind.ValueType = ...,
+        link: _builtins.str = ...,
+        link_expires_at: _timestamp_pb2.Timestamp | None = ...,
+        tags: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["document", b"document", "ranks", b"ranks", "scores", b"scores", "span", b"span"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expanded_span", b"_expanded_span", "document", b"document", "expanded_span", b"expanded_span", "link_expires_at", b"link_expires_at", "ranks", b"ranks", "scores", b"scores", "span", b"span"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk_id", b"chunk_id", "chunk_type", b"chunk_type", "citation", b"citation", "context", b"context", "display", b"display", "document", b"document", "duplicates", b"duplicates", "heading_path", b"heading_path", "knowledge_base", b"knowledge_base", "knowledge_base_id", b"knowledge_base_id", "metadata", b"metadata", "pages", b"pages", "preview", b"preview", "rank", b"rank", "ranks", b"ranks", "score", b"score", "scores", b"scores", "span", b"span", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expanded_span", b"_expanded_span", "chunk_id", b"chunk_id", "chunk_type", b"chunk_type", "citation", b"citation", "context", b"context", "display", b"display", "display_kind", b"display_kind", "document", b"document", "duplicates", b"duplicates", "expanded_span", b"expanded_span", "expanded_text", b"expanded_text", "heading_path", b"heading_path", "knowledge_base", b"knowledge_base", "knowledge_base_id", b"knowledge_base_id", "link", b"link", "link_expires_at", b"link_expires_at", "metadata", b"metadata", "pages", b"pages", "preview", b"preview", "rank", b"rank", "ranks", b"ranks", "score", b"score", "scores", b"scores", "span", b"span", "tags", b"tags", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__expanded_span: _TypeAlias = _typing.Literal["expanded_span"]  # noqa: Y015
+    _WhichOneofArgType__expanded_span: _TypeAlias = _typing.Literal["_expanded_span", b"_expanded_span"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__expanded_span) -> _WhichOneofReturnType__expanded_span | None: ...
 
 Global___RetrieveResult: _TypeAlias = RetrieveResult  # noqa: Y015
 
@@ -1023,6 +1292,7 @@ class CandidateTrace(_message.Message):
     RANK_FIELD_NUMBER: _builtins.int
     SCORE_FIELD_NUMBER: _builtins.int
     DROPPED_FIELD_NUMBER: _builtins.int
+    EXTERNAL_ID_FIELD_NUMBER: _builtins.int
     chunk_id: _builtins.str
     """The chunk."""
     knowledge_base: _builtins.str
@@ -1033,6 +1303,8 @@ class CandidateTrace(_message.Message):
     """Its score."""
     dropped: _builtins.str
     """Why it was dropped here. Empty where it went on."""
+    external_id: _builtins.str
+    """The caller's name for its document."""
     def __init__(
         self,
         *,
@@ -1041,10 +1313,11 @@ class CandidateTrace(_message.Message):
         rank: _builtins.int = ...,
         score: _builtins.float = ...,
         dropped: _builtins.str = ...,
+        external_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk_id", b"chunk_id", "dropped", b"dropped", "knowledge_base", b"knowledge_base", "rank", b"rank", "score", b"score"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk_id", b"chunk_id", "dropped", b"dropped", "external_id", b"external_id", "knowledge_base", b"knowledge_base", "rank", b"rank", "score", b"score"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1060,12 +1333,18 @@ class StageTrace(_message.Message):
     LABEL_FIELD_NUMBER: _builtins.int
     MILLISECONDS_FIELD_NUMBER: _builtins.int
     CANDIDATES_FIELD_NUMBER: _builtins.int
+    STARTED_MILLISECONDS_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
     stage: Global___Stage.ValueType
     """The stage."""
     label: _builtins.str
     """Which list, such as "vector ops-docs" or "query 2"."""
     milliseconds: _builtins.float
     """How long it took."""
+    started_milliseconds: _builtins.float
+    """When it began, in milliseconds after the call did."""
+    note: _builtins.str
+    """What it decided, for a person: the trust in each channel, why something was skipped."""
     @_builtins.property
     def candidates(self) -> _containers.RepeatedCompositeFieldContainer[Global___CandidateTrace]:
         """The candidates, best first."""
@@ -1077,10 +1356,12 @@ class StageTrace(_message.Message):
         label: _builtins.str = ...,
         milliseconds: _builtins.float = ...,
         candidates: _abc.Iterable[Global___CandidateTrace] | None = ...,
+        started_milliseconds: _builtins.float = ...,
+        note: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["candidates", b"candidates", "label", b"label", "milliseconds", b"milliseconds", "stage", b"stage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["candidates", b"candidates", "label", b"label", "milliseconds", b"milliseconds", "note", b"note", "stage", b"stage", "started_milliseconds", b"started_milliseconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1122,12 +1403,18 @@ class RetrieveResponse(_message.Message):
     QUERIES_FIELD_NUMBER: _builtins.int
     EXPLANATION_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    FUSION_FIELD_NUMBER: _builtins.int
+    CACHE_FIELD_NUMBER: _builtins.int
     rerank_method: Global___RerankMethod.ValueType
     """How the reranker came to its order."""
     strategy: Global___RetrievalStrategy.ValueType
     """The strategy that was used."""
     request_id: _builtins.str
     """The request's id, to look up in logs and traces."""
+    fusion: Global___FusionMethod.ValueType
+    """How lists were fused. Not set for VECTOR_ONLY."""
+    cache: Global___CacheState.ValueType
+    """Where the answer comes from."""
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___RetrieveResult]:
         """The results, best first."""
@@ -1171,10 +1458,12 @@ class RetrieveResponse(_message.Message):
         queries: _abc.Iterable[_builtins.str] | None = ...,
         explanation: _abc.Iterable[Global___StageTrace] | None = ...,
         request_id: _builtins.str = ...,
+        fusion: Global___FusionMethod.ValueType = ...,
+        cache: Global___CacheState.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_context", b"_context", "context", b"context"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_context", b"_context", "context", b"context", "degraded", b"degraded", "explanation", b"explanation", "knowledge_bases", b"knowledge_bases", "queries", b"queries", "request_id", b"request_id", "rerank_method", b"rerank_method", "results", b"results", "strategy", b"strategy", "timings", b"timings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_context", b"_context", "cache", b"cache", "context", b"context", "degraded", b"degraded", "explanation", b"explanation", "fusion", b"fusion", "knowledge_bases", b"knowledge_bases", "queries", b"queries", "request_id", b"request_id", "rerank_method", b"rerank_method", "results", b"results", "strategy", b"strategy", "timings", b"timings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__context: _TypeAlias = _typing.Literal["context"]  # noqa: Y015
     _WhichOneofArgType__context: _TypeAlias = _typing.Literal["_context", b"_context"]  # noqa: Y015
