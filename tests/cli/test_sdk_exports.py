@@ -22,7 +22,15 @@ def test_the_surface_is_this() -> None:
         *("FurtherCitation", "Citation", "ContextBlock", "KnowledgeBaseReport", "KnowledgeBaseStatus"),
         *("Degradation", "Stage", "RerankMethod", "StageTrace", "CandidateTrace"),
         *("KbmeshError", "ErrorDetails", "FieldViolation", "InvalidRequest", "DocumentRejected", "AccessDenied"),
-        *("NotFound", "KnowledgeBaseNotFound", "DocumentNotFound", "ModelNotFound", "KnowledgeBaseAlreadyExists"),
+        *(
+            "NotFound",
+            "KnowledgeBaseNotFound",
+            "DocumentNotFound",
+            "ModelNotFound",
+            "KnowledgeBaseAlreadyExists",
+            "ProfileAlreadyExists",
+            "ProfileNotFound",
+        ),
         *("Conflict", "ModelMismatch", "Overloaded", "DeadlineExceeded", "Cancelled", "ServiceUnavailable"),
         *("FeatureUnsupported", "ServerFault"),
     }
