@@ -578,6 +578,7 @@ class Chunk(_message.Message):
     METADATA_FIELD_NUMBER: _builtins.int
     OVERSIZE_FIELD_NUMBER: _builtins.int
     EMBEDDING_EXCLUDED_FIELD_NUMBER: _builtins.int
+    BLANK_BEFORE_FIELD_NUMBER: _builtins.int
     index: _builtins.int
     """Place in the document, from 0."""
     total: _builtins.int
@@ -604,6 +605,11 @@ class Chunk(_message.Message):
     embedding_excluded: _builtins.bool
     """True where nothing of the piece is to be embedded, as the caller asked: quotes and signatures of a mail. Such a
     chunk is found by its words alone.
+    """
+    blank_before: _builtins.str
+    """White space between those before it and the chunk, which is in none of them: with it, neighbouring chunks can be
+    joined to the exact text. Empty where they touch, for the first chunk of a part of the document, and where it is
+    more than 256 characters; the spans tell which.
     """
     @_builtins.property
     def span(self) -> Global___Span:
@@ -640,10 +646,11 @@ class Chunk(_message.Message):
         metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         oversize: _builtins.bool = ...,
         embedding_excluded: _builtins.bool = ...,
+        blank_before: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_embedded_text", b"_embedded_text", "_token_count", b"_token_count", "_total", b"_total", "embedded_text", b"embedded_text", "span", b"span", "token_count", b"token_count", "total", b"total"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_embedded_text", b"_embedded_text", "_token_count", b"_token_count", "_total", b"_total", "context", b"context", "embedded_text", b"embedded_text", "embedding_excluded", b"embedding_excluded", "heading_path", b"heading_path", "index", b"index", "metadata", b"metadata", "oversize", b"oversize", "pages", b"pages", "sha256", b"sha256", "span", b"span", "text", b"text", "token_count", b"token_count", "total", b"total", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_embedded_text", b"_embedded_text", "_token_count", b"_token_count", "_total", b"_total", "blank_before", b"blank_before", "context", b"context", "embedded_text", b"embedded_text", "embedding_excluded", b"embedding_excluded", "heading_path", b"heading_path", "index", b"index", "metadata", b"metadata", "oversize", b"oversize", "pages", b"pages", "sha256", b"sha256", "span", b"span", "text", b"text", "token_count", b"token_count", "total", b"total", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__embedded_text: _TypeAlias = _typing.Literal["embedded_text"]  # noqa: Y015
     _WhichOneofArgType__embedded_text: _TypeAlias = _typing.Literal["_embedded_text", b"_embedded_text"]  # noqa: Y015

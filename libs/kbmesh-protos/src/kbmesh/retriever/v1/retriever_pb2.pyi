@@ -1224,22 +1224,26 @@ class Citation(_message.Message):
     NUMBER_FIELD_NUMBER: _builtins.int
     CHUNK_ID_FIELD_NUMBER: _builtins.int
     LABEL_FIELD_NUMBER: _builtins.int
+    CUT_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     """The number, from 1."""
     chunk_id: _builtins.str
     """The chunk."""
     label: _builtins.str
     """Title, place and link in one line."""
+    cut: _builtins.bool
+    """Whether its text was cut after a sentence to fit in the budget."""
     def __init__(
         self,
         *,
         number: _builtins.int = ...,
         chunk_id: _builtins.str = ...,
         label: _builtins.str = ...,
+        cut: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk_id", b"chunk_id", "label", b"label", "number", b"number"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk_id", b"chunk_id", "cut", b"cut", "label", b"label", "number", b"number"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
