@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Sequence
 
 import regex
+from kbmesh_chunker.assembly import LONGEST_BLANK_BEFORE
 from kbmesh_chunker.chunking import ChunkedDocument
 from kbmesh_chunker.context import BUDGET_SHARE, TABLE_BUDGET_SHARE
 from kbmesh_chunker.graphemes import MAX_CLUSTER
@@ -19,6 +20,7 @@ def check_laws(chunked: ChunkedDocument) -> None:
         assert text[piece.start : piece.end] == chunk.text
         assert encoded[chunk.start_byte : chunk.end_byte].decode("utf-8") == chunk.text
         assert hashlib.sha256(chunk.text.encode()).digest() == chunk.sha256
+    check_blanks(chunked)
     spans = [(chunk.piece.start, chunk.piece.end) for chunk in chunked.chunks]
     check_windows(text, spans)
     if chunked.config.unit == "characters":
@@ -27,6 +29,20 @@ def check_laws(chunked: ChunkedDocument) -> None:
             assert chunk.oversize == (len(chunk.text) > most)
             assert not chunk.oversize or len(chunk.text) <= MAX_CLUSTER
     assert hashlib.sha256(encoded).digest() == chunked.text_sha256
+
+
+def check_blanks(chunked: ChunkedDocument) -> None:
+    """Fails where neighbouring chunks of a part cannot be joined to the exact text, or chunks of two parts can."""
+    text = chunked.document.text
+    for part in chunked.parts:
+        begins, ends = part.part.offset, part.part.offset + len(part.part.document.text)
+        covered: int | None = None
+        for chunk in chunked.chunks:
+            if not begins <= chunk.piece.start < ends:
+                continue
+            between = text[covered : chunk.piece.start] if covered is not None else ""
+            assert chunk.blank_before == (between if len(between) <= LONGEST_BLANK_BEFORE else "")
+            covered = max(covered or 0, chunk.piece.end)
 
 
 def check_context(chunked: ChunkedDocument) -> None:

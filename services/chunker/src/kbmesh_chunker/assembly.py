@@ -13,6 +13,9 @@ from kbmesh_chunker.strategies.port import Work
 from kbmesh_chunker.token_counter import ModelTokens
 from kbmesh_chunker.token_limit import CountedPiece
 
+LONGEST_BLANK_BEFORE = 256
+"""White space between two chunks that travels with the later one. Less than a stream keeps of what it has cut."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ChunkedPart:
@@ -68,10 +71,13 @@ def assemble(document: ExtractedDocument, cut: Sequence[CutPart]) -> tuple[list[
     return chunks, parts, hashlib.sha256(encoded).digest()
 
 
-def make_chunks(cut: CutPart, document: TextDocument, *, index: int, offset: int, start_byte: int) -> list[Chunk]:
+def make_chunks(
+    cut: CutPart, document: TextDocument, *, index: int, offset: int, start_byte: int, covered: int | None = None
+) -> list[Chunk]:
     """The chunks of the pieces of a document, numbered from `index` on.
 
-    Its text begins at `offset` of the whole text, in code points, and at `start_byte` of it as UTF-8.
+    Its text begins at `offset` of the whole text, in code points, and at `start_byte` of it as UTF-8. `covered` is up
+    to where of the whole text earlier chunks of the same part reach; None where there are none.
     """
     text, work = document.text, cut.work
     # The bound in characters is not a size that was asked for.
@@ -90,6 +96,9 @@ def make_chunks(cut: CutPart, document: TextDocument, *, index: int, offset: int
         encoded = content.encode()
         embedded = embedded_text(text, piece) if piece.left_out or piece.statement is not None else None
         too_long = max_tokens is not None and tokens is not None and tokens > max_tokens
+        gap = 0 if covered is None else offset + start - covered
+        blank = text[start - gap : start] if 0 < gap <= min(start, LONGEST_BLANK_BEFORE) else ""
+        covered = max(covered or 0, offset + end)
         if offset or not plain:
             metadata = piece.metadata if plain else _metadata(document, piece)
             piece = replace(piece, start=offset + start, end=offset + end, metadata=metadata)
@@ -106,6 +115,7 @@ def make_chunks(cut: CutPart, document: TextDocument, *, index: int, offset: int
                 pages.within(start, end) if pages is not None else (),
                 embedded or None,
                 embedded == "",
+                blank if blank.isspace() else "",
             )
         )
     return chunks

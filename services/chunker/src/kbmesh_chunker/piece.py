@@ -46,6 +46,8 @@ class Chunk:
     """What is embedded, where that is not context and text."""
     embedding_excluded: bool = False
     """Whether nothing of it is to be embedded."""
+    blank_before: str = ""
+    """White space that parts it from the chunks before it in the same part. Empty also where it is not known."""
 
 
 def embedded_text(text: str, piece: Piece) -> str:

@@ -189,6 +189,7 @@ def write_chunk(chunk: Chunk, metadata: dict[str, str], *, total: int | None) ->
         pages=chunk.pages,
         embedded_text=chunk.embedded_text,
         embedding_excluded=chunk.embedding_excluded,
+        blank_before=chunk.blank_before,
         token_count=chunk.token_count,
         sha256=chunk.sha256,
         metadata={**piece.metadata, **metadata},

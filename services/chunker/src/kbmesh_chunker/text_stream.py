@@ -100,6 +100,8 @@ class TextStream:
         self._controls = 0
         self._visible = False
         self._total = 0
+        self._covered: int | None = None
+        """Up to where of the whole text chunks reach."""
         self._too_long = 0
 
     async def run(self, head: bytearray, parts: AsyncIterator[bytes]) -> AsyncGenerator[Chunk | Summary, None]:
@@ -239,8 +241,16 @@ class TextStream:
     def _chunks(self, cut: CutPart) -> list[Chunk]:
         """Chunks of pieces; forgets the text that is not needed any more."""
         document = cut.work.document
-        chunks = make_chunks(cut, document, index=self._total, offset=self._offset, start_byte=self._offset_bytes)
+        chunks = make_chunks(
+            cut,
+            document,
+            index=self._total,
+            offset=self._offset,
+            start_byte=self._offset_bytes,
+            covered=self._covered,
+        )
         self._total += len(chunks)
+        self._covered = chunks[-1].piece.end if chunks else self._covered
         self._forget()
         return chunks
 

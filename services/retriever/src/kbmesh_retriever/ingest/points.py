@@ -11,11 +11,15 @@ from kbmesh_retriever.ingest.document import IncomingDocument
 from kbmesh_retriever.ingest.fingerprint import chunk_id
 from kbmesh_retriever.keywords.analyser import encode_document
 from kbmesh_retriever.mesh.port import Chunk, Chunked
+from kbmesh_retriever.stores.conditions import PRINCIPALS
 from kbmesh_retriever.stores.port import Point, SparseVector
 
 METADATA = "metadata"
+BLANK_BEFORE = "blank_before"
 SHADOWED = "shadowed_metadata"
 """Payload key of what was found and is hidden by what the caller gave under the same name."""
+_SAID = frozenset({METADATA, SHADOWED, PRINCIPALS, "tags", "author", "time"})
+"""Payload keys of what the caller says of a document, and may say otherwise while its chunks stay."""
 
 
 def keyword_vectors(chunks: Sequence[Chunk]) -> list[SparseVector]:
@@ -54,6 +58,8 @@ def build_points(
             "media_type": chunked.media_type or document.media_type,
             "strategy": chunked.strategy,
             "token_count": chunk.token_count,
+            **({BLANK_BEFORE: chunk.blank_before} if chunk.blank_before else {}),
+            **described_payload(document),
             **metadata_payload(_found(chunked, chunk), document.metadata),
         }
         points.append(
@@ -79,9 +85,10 @@ def copy_points(
     reservation: Reservation,
     knowledge_base: KnowledgeBase,
     given_before: Mapping[str, str],
-    given_now: Mapping[str, str],
+    document: IncomingDocument,
 ) -> list[Point]:
-    """The same chunks with the same vectors as another generation, with what the caller says of them now."""
+    """The same chunks with the same vectors as another generation, with what the caller says of them now.
+    `given_before` is the metadata that the caller gave when they were written."""
     return [
         Point(
             id=chunk_id(
@@ -94,13 +101,25 @@ def copy_points(
             dense=point.dense,
             sparse=point.sparse,
             payload={
-                **{name: value for name, value in point.payload.items() if name not in (METADATA, SHADOWED)},
+                **{name: value for name, value in point.payload.items() if name not in _SAID},
                 "generation": reservation.generation,
-                **metadata_payload(_found_of(point.payload, given_before), given_now),
+                **described_payload(document),
+                **metadata_payload(_found_of(point.payload, given_before), document.metadata),
             },
         )
         for point in points
     ]
+
+
+def described_payload(document: IncomingDocument) -> dict[str, Any]:
+    """What the caller says of who may read it, who wrote it, when, and its tags. What was not said is not there."""
+    said = {
+        PRINCIPALS: list(document.principals),
+        "tags": list(document.tags),
+        "author": document.author,
+        "time": None if document.created_at is None else document.created_at.timestamp(),
+    }
+    return {name: value for name, value in said.items() if value not in ([], "", None)}
 
 
 def metadata_payload(found: Mapping[str, str], given: Mapping[str, str]) -> dict[str, dict[str, str]]:

@@ -119,4 +119,5 @@ def _chunk(chunk: pb.Chunk) -> Chunk:
         token_count=chunk.token_count if chunk.HasField("token_count") else None,
         metadata=dict(chunk.metadata),
         embedding_excluded=chunk.embedding_excluded,
+        blank_before=chunk.blank_before,
     )

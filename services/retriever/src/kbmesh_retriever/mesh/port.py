@@ -113,6 +113,8 @@ class Chunk:
     metadata: Mapping[str, str]
     embedding_excluded: bool = False
     """Whether the caller asked that nothing of it be embedded. It is found by its words alone."""
+    blank_before: str = ""
+    """White space that parts it from the chunks before it, as far as it is known."""
 
 
 @dataclass(frozen=True, kw_only=True)
