@@ -186,6 +186,8 @@ def _incoming(message: pb.IngestDocument, *, allow_shrink: bool) -> IncomingDocu
         uri=message.uri,
         author=message.author,
         created_at=created_at,
+        principals=tuple(dict.fromkeys(message.principals)),
+        tags=tuple(dict.fromkeys(message.tags)),
         allow_shrink=allow_shrink or message.allow_shrink,
         refused=refused,
     )
@@ -227,6 +229,9 @@ def _message(document: Document) -> pb.Document:
         generation=document.generation,
         strategy=strategy_of(document.strategy),
         metadata=document.metadata,
+        # Where the points lag behind, the fewer is what counts.
+        principals=document.narrowed_to or document.principals,
+        tags=document.tags,
     )
     if document.created_at is not None:
         message.created_at.FromDatetime(document.created_at)

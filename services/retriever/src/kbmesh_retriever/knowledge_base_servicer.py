@@ -12,7 +12,7 @@ from kbmesh_rpc.call import current_call
 from kbmesh_rpc.errors import FieldViolation, InvalidField
 
 from kbmesh_retriever import chunking_config
-from kbmesh_retriever.catalog.port import Catalog, KnowledgeBase, Placement, RetrievalDefaults
+from kbmesh_retriever.catalog.port import Catalog, DistanceName, KnowledgeBase, Placement, RetrievalDefaults
 from kbmesh_retriever.knowledge_bases import KnowledgeBases, NewKnowledgeBase, refuse
 from kbmesh_retriever.page_token import cut_page, page_limit, read_page_token
 from kbmesh_retriever.rebuilds import Rebuild, Rebuilds
@@ -20,13 +20,21 @@ from kbmesh_retriever.rebuilds import Rebuild, Rebuilds
 _Context = grpc.aio.ServicerContext[Any, Any]
 
 _LIST = "knowledge_bases"
-_UPDATABLE = ("description", "retrieval")
+_UPDATABLE = ("description", "retrieval", "readers")
+_UPDATED_WITHOUT_MASK = ("description", "retrieval")
+"""Who may read changes only where it is named: a caller who does not know the field must not open what was closed."""
 _REBUILT = ("chunking", "embedding_model", "placement")
 _FIXED = "cannot be changed without a rebuild, because the vectors that are there would no longer fit"
 _PLACEMENTS: dict[pb.Placement.ValueType, Placement] = {
     pb.PLACEMENT_DEDICATED: "dedicated",
     pb.PLACEMENT_SHARED: "shared",
 }
+_DISTANCES: dict[pb.Distance.ValueType, DistanceName] = {
+    pb.DISTANCE_COSINE: "cosine",
+    pb.DISTANCE_EUCLIDEAN: "euclidean",
+    pb.DISTANCE_DOT: "dot",
+}
+_DISTANCE_VALUES = {name: value for value, name in _DISTANCES.items()}
 
 
 class KnowledgeBaseServicer(KnowledgeBaseServiceServicer):
@@ -50,6 +58,8 @@ class KnowledgeBaseServicer(KnowledgeBaseServiceServicer):
                 chunking={} if wrong else chunking_config.to_json(wanted.chunking),
                 embedding_model=wanted.embedding_model,
                 placement=_PLACEMENTS.get(wanted.placement, "dedicated"),
+                distance=_DISTANCES.get(wanted.distance, "cosine"),
+                readers=tuple(dict.fromkeys(wanted.readers)),
                 vector_store=wanted.vector_store,
                 retrieval=_retrieval(wanted.retrieval, RetrievalDefaults()),
             ),
@@ -81,6 +91,7 @@ class KnowledgeBaseServicer(KnowledgeBaseServiceServicer):
         refuse(
             [
                 *_check_fixed(wanted, current, rebuild=request.rebuild),
+                *_check_readers_named(wanted, current, paths),
                 *(_check_vector_settings(wanted) if request.rebuild else ()),
             ]
         )
@@ -91,6 +102,7 @@ class KnowledgeBaseServicer(KnowledgeBaseServiceServicer):
                 str(current.public_id),
                 description=wanted.description if "description" in paths else None,
                 retrieval=_retrieval(wanted.retrieval, RetrievalDefaults()) if "retrieval" in paths else None,
+                readers=tuple(dict.fromkeys(wanted.readers)) if "readers" in paths else None,
             )
         if request.rebuild:
             await self._rebuilds.start(
@@ -133,7 +145,7 @@ def _paths(request: pb.UpdateKnowledgeBaseRequest) -> set[str]:
     if not paths:
         # Whatever of the vectors' settings is set, and the rest where it is all that can change.
         said = {path for path in _REBUILT if request.rebuild and _is_set(request.knowledge_base, path)}
-        return said if request.rebuild else set(_UPDATABLE)
+        return said if request.rebuild else set(_UPDATED_WITHOUT_MASK)
     unknown = sorted(paths - allowed)
     refuse(
         [
@@ -158,6 +170,8 @@ def _check_vector_settings(wanted: pb.KnowledgeBase) -> list[FieldViolation]:
     wrong = chunking_config.check(wanted.chunking)
     if wanted.placement not in pb.Placement.values():
         wrong.append(FieldViolation(field="knowledge_base.placement", description="is none of the contract's"))
+    if wanted.distance not in pb.Distance.values():
+        wrong.append(FieldViolation(field="knowledge_base.distance", description="is none of the contract's"))
     return wrong
 
 
@@ -168,6 +182,8 @@ def _check_fixed(wanted: pb.KnowledgeBase, current: KnowledgeBase, *, rebuild: b
         wrong["name"] = "cannot be changed; make another knowledge base"
     if wanted.vector_store not in ("", current.vector_store):
         wrong["vector_store"] = "cannot be changed; make another knowledge base"
+    if wanted.distance not in (pb.DISTANCE_UNSPECIFIED, _DISTANCE_VALUES[current.distance]):
+        wrong["distance"] = "cannot be changed; make another knowledge base"
     if not rebuild:
         if wanted.HasField("chunking") and _differs(wanted, current):
             wrong["chunking"] = _FIXED
@@ -178,6 +194,13 @@ def _check_fixed(wanted: pb.KnowledgeBase, current: KnowledgeBase, *, rebuild: b
         if wanted.placement not in (pb.PLACEMENT_UNSPECIFIED, _placement(current)):
             wrong["placement"] = _FIXED
     return [FieldViolation(field=f"knowledge_base.{name}", description=said) for name, said in wrong.items()]
+
+
+def _check_readers_named(wanted: pb.KnowledgeBase, current: KnowledgeBase, paths: set[str]) -> list[FieldViolation]:
+    if "readers" in paths or not wanted.readers or set(wanted.readers) == set(current.readers):
+        return []
+    said = 'change only where `update_mask` names "readers"'
+    return [FieldViolation(field="knowledge_base.readers", description=said)]
 
 
 def _differs(wanted: pb.KnowledgeBase, current: KnowledgeBase) -> bool:
@@ -211,6 +234,8 @@ def _message(knowledge_base: KnowledgeBase, rebuild: Rebuild | None = None) -> p
         embedding_provider=knowledge_base.embedding_provider,
         vector_store=knowledge_base.vector_store,
         placement=_placement(knowledge_base),
+        distance=_DISTANCE_VALUES[knowledge_base.distance],
+        readers=knowledge_base.readers,
         retrieval=pb.RetrievalDefaults(
             vector_top_k=knowledge_base.retrieval.vector_top_k,
             min_vector_score=knowledge_base.retrieval.min_vector_score,

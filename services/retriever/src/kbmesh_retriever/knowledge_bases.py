@@ -11,9 +11,10 @@ from uuid import UUID
 
 from kbmesh_rpc.errors import FieldViolation, InvalidField, KnowledgeBaseAlreadyExists
 
-from kbmesh_retriever.catalog.port import Catalog, KnowledgeBase, Placement, RetrievalDefaults
+from kbmesh_retriever.catalog.port import Catalog, DistanceName, KnowledgeBase, Placement, RetrievalDefaults
 from kbmesh_retriever.catalog.rows import uuid_or_none
 from kbmesh_retriever.catalog.sql import utc_now
+from kbmesh_retriever.ingest.document import wrong_principals
 from kbmesh_retriever.making import Making
 from kbmesh_retriever.mesh.port import ChunkerPort, EmbedderPort, ModelInfo
 from kbmesh_retriever.stores.port import VectorStore
@@ -33,6 +34,9 @@ class NewKnowledgeBase:
     """Canonical Protobuf JSON of a checked ChunkingConfig."""
     embedding_model: str = ""
     placement: Placement = "dedicated"
+    distance: DistanceName = "cosine"
+    readers: tuple[str, ...] = ()
+    """Empty: everybody of the tenant."""
     vector_store: str = ""
     """Empty: the one there is."""
     retrieval: RetrievalDefaults = field(default_factory=RetrievalDefaults)
@@ -69,6 +73,7 @@ class KnowledgeBases:
             [
                 *check_name(wanted.name),
                 *check_description(wanted.description),
+                *check_readers(wanted.readers),
                 *also_wrong,
                 *self._check_store(wanted.vector_store),
                 *check_retrieval(wanted.retrieval),
@@ -90,7 +95,9 @@ class KnowledgeBases:
             embedding_provider=model.provider,
             vector_store=self._vector_store,
             placement=wanted.placement,
-            collection=collection_name(knowledge_base_id, model, wanted.placement),
+            collection=collection_name(knowledge_base_id, model, wanted.placement, wanted.distance),
+            distance=wanted.distance,
+            readers=wanted.readers,
             retrieval=wanted.retrieval,
             created_at=now,
             updated_at=now,
@@ -106,7 +113,13 @@ class KnowledgeBases:
         return [FieldViolation(field="knowledge_base.vector_store", description=said)]
 
     async def update(
-        self, tenant: str, name_or_id: str, *, description: str | None, retrieval: RetrievalDefaults | None
+        self,
+        tenant: str,
+        name_or_id: str,
+        *,
+        description: str | None,
+        retrieval: RetrievalDefaults | None,
+        readers: Sequence[str] | None = None,
     ) -> KnowledgeBase:
         """None leaves a value as it is. Raises KnowledgeBaseNotFound, and InvalidField with every field that is
         wrong."""
@@ -114,10 +127,11 @@ class KnowledgeBases:
             [
                 *([] if description is None else check_description(description)),
                 *([] if retrieval is None else check_retrieval(retrieval)),
+                *([] if readers is None else check_readers(readers)),
             ]
         )
         return await self._catalog.update_knowledge_base(
-            tenant, name_or_id, description=description, retrieval=retrieval
+            tenant, name_or_id, description=description, retrieval=retrieval, readers=readers
         )
 
     async def delete(self, tenant: str, name_or_id: str) -> int:
@@ -126,9 +140,14 @@ class KnowledgeBases:
         return documents
 
 
-def collection_name(knowledge_base_id: UUID, model: ModelInfo, placement: Placement) -> str:
-    """The collection of a knowledge base, or the one that it shares with others of the same model."""
-    return f"shared-{model.fingerprint[:16]}" if placement == "shared" else f"kb-{knowledge_base_id}"
+def collection_name(
+    knowledge_base_id: UUID, model: ModelInfo, placement: Placement, distance: DistanceName = "cosine"
+) -> str:
+    """The collection of a knowledge base, or the one that it shares with others of the same model and distance."""
+    if placement == "dedicated":
+        return f"kb-{knowledge_base_id}"
+    shared = f"shared-{model.fingerprint[:16]}"
+    return shared if distance == "cosine" else f"{shared}-{distance}"
 
 
 def refuse(violations: Sequence[FieldViolation]) -> None:
@@ -155,6 +174,11 @@ def check_description(description: str) -> list[FieldViolation]:
     if "\0" in description:
         return [FieldViolation(field=field, description="holds a NUL character")]
     return []
+
+
+def check_readers(readers: Sequence[str]) -> list[FieldViolation]:
+    field = "knowledge_base.readers"
+    return [FieldViolation(field=field, description=said) for said in wrong_principals(readers)]
 
 
 def check_retrieval(retrieval: RetrievalDefaults) -> list[FieldViolation]:

@@ -7,7 +7,7 @@ from kbmesh_rpc.errors import KbmeshError
 from kbmesh_rpc.logs import get_logger
 
 from kbmesh_retriever.catalog.port import Catalog, KnowledgeBase
-from kbmesh_retriever.stores.port import VectorStore
+from kbmesh_retriever.stores.port import Distance, VectorStore
 
 logger = get_logger(__name__)
 
@@ -28,6 +28,7 @@ class Making:
             await self._store.ensure_collection(
                 knowledge_base.collection,
                 dimension=knowledge_base.dimension,
+                distance=Distance(knowledge_base.distance),
                 shared=knowledge_base.placement == "shared",
             )
             yield

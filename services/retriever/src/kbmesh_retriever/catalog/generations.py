@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from kbmesh_retriever.catalog.database import Database
-from kbmesh_retriever.catalog.port import Document, Reservation, Superseded
+from kbmesh_retriever.catalog.port import Document, Reservation, Superseded, narrows
 from kbmesh_retriever.catalog.rebuilds import rebuild_id
 from kbmesh_retriever.catalog.rows import (
     DOCUMENT_COLUMNS,
@@ -156,6 +156,24 @@ class Generations:
             if described.rowcount != 1:
                 raise Conflict(f"documents/{document.id}", "another version was published meanwhile")
             await self._count(connection, document.knowledge_base_id, counter, documents=0, chunks=0)
+
+    async def narrow(self, document: Document, principals: Sequence[str], *, source_fingerprint: str) -> None:
+        async with self._database.writing() as connection:
+            counter = await _next_counter(connection, document.knowledge_base_id)
+            await _narrow(connection, document.id, principals)
+            # Only what the caller sends now may take its place in a rebuild.
+            await connection.execute(
+                update(generations)
+                .where(_numbered(document.id, document.generation), generations.c.state == CURRENT)
+                .values(source_fingerprint=source_fingerprint)
+            )
+            await self._count(connection, document.knowledge_base_id, counter, documents=0, chunks=0)
+            # Nor may a rebuild give it back to whom it was taken from.
+            if (rebuild := await rebuild_id(connection, document.knowledge_base_id)) is not None:
+                there = _current(rebuild).where(documents.c.external_id == document.external_id)
+                row = (await connection.execute(there)).mappings().one_or_none()
+                if row is not None and narrows(document_of(row).principals, principals):
+                    await _narrow(connection, row["document_id"], principals)
 
     async def abandon(self, reservation: Reservation) -> None:
         async with self._database.writing() as connection:
@@ -333,6 +351,15 @@ def _current(knowledge_base_id: UUID) -> Select[Any]:
             and_(generations.c.document_id == documents.c.id, generations.c.number == documents.c.current_generation),
         )
         .where(documents.c.knowledge_base_id == knowledge_base_id)
+    )
+
+
+async def _narrow(connection: AsyncConnection, document_id: UUID, principals: Sequence[str]) -> None:
+    """In every version that somebody may be reading."""
+    await connection.execute(
+        update(generations)
+        .where(generations.c.document_id == document_id, generations.c.published_counter.is_not(None))
+        .values(narrowed_to=list(principals))
     )
 
 

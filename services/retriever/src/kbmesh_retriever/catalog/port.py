@@ -13,6 +13,9 @@ from kbmesh_retriever.catalog.job_port import JobCatalog
 Placement = Literal["dedicated", "shared"]
 """A collection of its own, or one shared with other knowledge bases of the same model."""
 
+DistanceName = Literal["cosine", "euclidean", "dot"]
+"""How vectors are compared, as `stores.port.Distance` names it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalDefaults:
@@ -46,6 +49,9 @@ class KnowledgeBase:
     placement: Placement = "dedicated"
     collection: str
     """Name of the Qdrant collection that holds its points."""
+    distance: DistanceName = "cosine"
+    readers: tuple[str, ...] = ()
+    """Principals who may retrieve from it. Empty: everybody of the tenant."""
     retrieval: RetrievalDefaults = field(default_factory=RetrievalDefaults)
     generation: int = 0
     """Grows with every change of its documents; what is published together counts once."""
@@ -60,6 +66,10 @@ class KnowledgeBase:
     def public_id(self) -> UUID:
         """What callers know it by, for as long as it is not deleted. Never a key of documents or points."""
         return self.known_as or self.id
+
+    def is_for(self, principals: Collection[str]) -> bool:
+        """Whether somebody who is all of `principals` may retrieve from it."""
+        return not self.readers or not set(principals).isdisjoint(self.readers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +122,22 @@ class Document:
     """SHA-256 hex of the title, link, author and time that the caller gave: they can change while the chunks stay."""
     source_fingerprint: str = ""
     """SHA-256 hex of all that the caller sent of it, whatever the knowledge base's settings."""
+    tags: tuple[str, ...] = ()
+    principals: tuple[str, ...] = ()
+    """Who may read it, as its points say. Empty: everybody of the tenant."""
+    narrowed_to: tuple[str, ...] = ()
+    """Who of those may still read it, where the caller has taken it from others and the points do not say so yet.
+    Empty: all of them."""
+
+    def is_for(self, principals: Collection[str]) -> bool:
+        """Whether somebody who is all of `principals` may read it."""
+        who = set(principals)
+        return all(not named or not who.isdisjoint(named) for named in (self.principals, self.narrowed_to))
+
+
+def narrows(before: Collection[str], now: Collection[str]) -> bool:
+    """Whether principals `now` leave somebody out who could read by those `before`. None named is everybody."""
+    return bool(now) and (not before or not set(before) <= set(now))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,8 +196,17 @@ class Catalog(Protocol):
     async def list_knowledge_bases(self, tenant: str, *, limit: int, after: str) -> Sequence[KnowledgeBase]: ...
 
     async def update_knowledge_base(
-        self, tenant: str, name_or_id: str, *, description: str | None, retrieval: RetrievalDefaults | None
-    ) -> KnowledgeBase: ...
+        self,
+        tenant: str,
+        name_or_id: str,
+        *,
+        description: str | None,
+        retrieval: RetrievalDefaults | None,
+        readers: Sequence[str] | None = None,
+    ) -> KnowledgeBase:
+        """None leaves a value as it is. New readers count up the knowledge base's generation: what was answered before
+        is not for them."""
+        ...
 
     async def delete_knowledge_base(self, tenant: str, name_or_id: str) -> tuple[KnowledgeBase, int]:
         """Removes it from every reader's sight and returns it with its number of documents. What lies in the vector
@@ -246,8 +281,15 @@ class Catalog(Protocol):
         ...
 
     async def redescribe(self, document: Document) -> None:
-        """Gives the current version another title, link, author and time; its chunks stay. Raises Conflict where
-        another version has become current, and KnowledgeBaseNotFound where the knowledge base went away meanwhile."""
+        """Gives the current version another title, link, author and time, and ends what `narrow` did; its chunks stay.
+        Raises Conflict where another version has become current, and KnowledgeBaseNotFound where the knowledge base
+        went away meanwhile."""
+        ...
+
+    async def narrow(self, document: Document, principals: Sequence[str], *, source_fingerprint: str) -> None:
+        """Takes the document from everybody who is none of `principals`, at once and whatever its points say: from
+        readers who are searching now, too, and in a rebuild that is under way. A version that is published later is
+        for whom it says itself. Raises KnowledgeBaseNotFound where the knowledge base went away meanwhile."""
         ...
 
     async def abandon(self, reservation: Reservation) -> None:

@@ -116,6 +116,7 @@ class Rebuilds:
                     state_since=now,
                     # What was changed while it was under way stays changed.
                     description=replaced.description,
+                    readers=list(replaced.readers),
                     **retrieval_values(replaced.retrieval),
                     # Callers see it grow, as with any other change.
                     generation=max(replaced.generation, rebuild.generation) + 1,

@@ -25,6 +25,8 @@ def knowledge_base_of(row: RowMapping) -> KnowledgeBase:
         vector_store=row["vector_store"],
         placement=row["placement"],
         collection=row["collection"],
+        distance=row["distance"],
+        readers=tuple(row["readers"]),
         retrieval=RetrievalDefaults(
             vector_top_k=row["vector_top_k"], min_vector_score=row["min_vector_score"], weight=row["weight"]
         ),
@@ -53,6 +55,8 @@ def knowledge_base_values(knowledge_base: KnowledgeBase) -> Mapping[str, Any]:
         "vector_store": knowledge_base.vector_store,
         "placement": knowledge_base.placement,
         "collection": knowledge_base.collection,
+        "distance": knowledge_base.distance,
+        "readers": list(knowledge_base.readers),
         "generation": knowledge_base.generation,
         "document_count": knowledge_base.document_count,
         "chunk_count": knowledge_base.chunk_count,
@@ -99,6 +103,9 @@ def document_of(row: RowMapping) -> Document:
         given_metadata=row["given_metadata"] or {},
         payload_fingerprint=row["payload_fingerprint"] or "",
         text_characters=row["text_characters"],
+        tags=tuple(row["tags"] or ()),
+        principals=tuple(row["principals"] or ()),
+        narrowed_to=tuple(row["narrowed_to"] or ()),
     )
 
 
@@ -111,6 +118,7 @@ def description_values(document: Document) -> Mapping[str, Any]:
         "created_at": document.created_at,
         "description_fingerprint": document.description_fingerprint,
         "source_fingerprint": document.source_fingerprint,
+        "narrowed_to": list(document.narrowed_to),
     }
 
 
@@ -129,6 +137,8 @@ def document_values(document: Document) -> Mapping[str, Any]:
         "given_metadata": dict(document.given_metadata),
         "payload_fingerprint": document.payload_fingerprint,
         "text_characters": document.text_characters,
+        "tags": list(document.tags),
+        "principals": list(document.principals),
         **description_values(document),
     }
 

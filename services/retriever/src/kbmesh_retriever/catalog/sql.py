@@ -164,7 +164,13 @@ class SqlCatalog:
             return [knowledge_base_of(row) for row in rows.mappings()]
 
     async def update_knowledge_base(
-        self, tenant: str, name_or_id: str, *, description: str | None, retrieval: RetrievalDefaults | None
+        self,
+        tenant: str,
+        name_or_id: str,
+        *,
+        description: str | None,
+        retrieval: RetrievalDefaults | None,
+        readers: Sequence[str] | None = None,
     ) -> KnowledgeBase:
         knowledge_base = await self.get_knowledge_base(tenant, name_or_id)
         values: dict[str, object] = {"updated_at": self._now()}
@@ -172,6 +178,8 @@ class SqlCatalog:
             values["description"] = description
         if retrieval is not None:
             values.update(retrieval_values(retrieval))
+        if readers is not None:
+            values.update(readers=list(readers), generation=knowledge_bases.c.generation + 1)
         async with self._database.writing() as connection:
             rows = await connection.execute(
                 update(knowledge_bases)
@@ -295,6 +303,9 @@ class SqlCatalog:
 
     async def redescribe(self, document: Document) -> None:
         await self._generations.redescribe(document)
+
+    async def narrow(self, document: Document, principals: Sequence[str], *, source_fingerprint: str) -> None:
+        await self._generations.narrow(document, principals, source_fingerprint=source_fingerprint)
 
     async def abandon(self, reservation: Reservation) -> None:
         await self._generations.abandon(reservation)

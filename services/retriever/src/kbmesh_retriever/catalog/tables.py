@@ -76,6 +76,9 @@ knowledge_bases = Table(
     Column("vector_top_k", Integer, nullable=False),
     Column("min_vector_score", Float, nullable=False),
     Column("weight", Float, nullable=False),
+    # Principals who may retrieve from it; everybody of the tenant where empty.
+    Column("readers", JSON, nullable=False),
+    Column("distance", String(16), nullable=False),
     Column("generation", BigInteger, nullable=False),
     Column("document_count", BigInteger, nullable=False),
     Column("chunk_count", BigInteger, nullable=False),
@@ -158,6 +161,11 @@ generations = Table(
     # What `metadata` is made of: found in the document, and given by the caller, who wins.
     Column("found_metadata", JSON),
     Column("given_metadata", JSON),
+    Column("tags", JSON),
+    # Who may read it, as its points say: everybody where empty.
+    Column("principals", JSON),
+    # Who of those may still read it, where the points lag behind: all of them where empty.
+    Column("narrowed_to", JSON),
     Index("ix_generations_state_since", "state", "state_since"),
     Index("ix_generations_knowledge_base_id_state", "knowledge_base_id", "state"),
 )

@@ -1,6 +1,6 @@
 """A document on its way in, and what became of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -15,6 +15,10 @@ MAX_EXTERNAL_ID_BYTES = 2048
 MAX_METADATA_ENTRIES = 64
 MAX_METADATA_BYTES = 16_384
 """Names and values of one document together, in UTF-8: they are written with each of its chunks."""
+MAX_PRINCIPALS = 1000
+MAX_PRINCIPAL_CHARACTERS = 256
+MAX_TAGS = 100
+MAX_TAG_CHARACTERS = 128
 _MAX_TEXT_CHARACTERS = 4096
 _MAX_NAME_CHARACTERS = 255
 
@@ -33,6 +37,10 @@ class IncomingDocument:
     uri: str = ""
     author: str = ""
     created_at: datetime | None = None
+    principals: tuple[str, ...] = ()
+    """Who may read it, each once. Empty: everybody of the tenant."""
+    tags: tuple[str, ...] = ()
+    """Words to filter by, each once."""
     allow_shrink: bool = False
     """Whether it is meant that nothing or little is left of it."""
     refused: KbmeshError | None = None
@@ -52,6 +60,10 @@ class IncomingDocument:
         metadata_bytes = sum(len(name.encode()) + len(value.encode()) for name, value in self.metadata.items())
         if metadata_bytes > MAX_METADATA_BYTES:
             raise RequestTooLarge(field="document.document.metadata", limit=MAX_METADATA_BYTES, actual=metadata_bytes)
+        for said in wrong_principals(self.principals):
+            raise InvalidField("document.principals", said)
+        for said in _wrong_words(self.tags, most=MAX_TAGS, longest=MAX_TAG_CHARACTERS):
+            raise InvalidField("document.tags", said)
         texts = {"title": self.title, "uri": self.uri, "author": self.author}
         names = {"document.media_type": self.media_type, "document.filename": self.filename}
         for name, text in (texts | names | {"external_id": self.external_id}).items():
@@ -66,6 +78,23 @@ class IncomingDocument:
         if size > max_bytes:
             raise DocumentTooLarge(limit=max_bytes, actual=size)
         return self.content
+
+
+def wrong_principals(principals: Sequence[str]) -> list[str]:
+    """What is wrong with names of who may read something."""
+    return _wrong_words(principals, most=MAX_PRINCIPALS, longest=MAX_PRINCIPAL_CHARACTERS)
+
+
+def _wrong_words(words: Sequence[str], *, most: int, longest: int) -> list[str]:
+    wrong: list[str] = []
+    if len(words) > most:
+        wrong.append(f"are {len(words)}, the limit is {most}")
+    # A blank name would match nobody, or whoever comes with a blank one.
+    if any(not 1 <= len(word) <= longest or not word.strip() for word in words):
+        wrong.append(f"must have 1 to {longest} characters each, and not only blank ones")
+    if any("\0" in word for word in words):
+        wrong.append("hold a NUL character")
+    return wrong
 
 
 Outcome = Literal["new", "changed", "unchanged", "failed"]

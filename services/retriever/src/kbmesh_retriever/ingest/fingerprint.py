@@ -52,7 +52,7 @@ def points_fingerprint(
 
 def payload_fingerprint(document: IncomingDocument) -> str:
     """SHA-256 hex of what lies in the vector store beside the vectors and decides nothing of them."""
-    return _sha256_hex({"metadata": dict(document.metadata)})
+    return _sha256_hex({"metadata": dict(document.metadata), **_who_and_when(document)})
 
 
 def source_fingerprint(document: IncomingDocument, *, content_sha256: bytes) -> str:
@@ -65,13 +65,14 @@ def source_fingerprint(document: IncomingDocument, *, content_sha256: bytes) -> 
             "filename": document.filename,
             "source_type": document.source_type,
             "metadata": dict(document.metadata),
+            **_who_and_when(document),
             "description": description_fingerprint(document),
         }
     )
 
 
 def description_fingerprint(document: IncomingDocument) -> str:
-    """SHA-256 hex of what the catalog alone keeps of a document."""
+    """SHA-256 hex of what is shown of a document."""
     return _sha256_hex(
         {
             "title": document.title,
@@ -80,6 +81,18 @@ def description_fingerprint(document: IncomingDocument) -> str:
             "created_at": None if document.created_at is None else document.created_at.isoformat(),
         }
     )
+
+
+def _who_and_when(document: IncomingDocument) -> dict[str, Any]:
+    """Only what the caller gave: what was taken in before there was such a thing has the same fingerprint. In whatever
+    order principals and tags are named, they are the same."""
+    said: dict[str, Any] = {
+        "author": document.author,
+        "created_at": document.created_at.isoformat() if document.created_at is not None else "",
+        "principals": sorted(document.principals),
+        "tags": sorted(document.tags),
+    }
+    return {name: value for name, value in said.items() if value}
 
 
 def chunk_id(*, tenant: str, knowledge_base_id: UUID, document_id: UUID, generation: int, index: int) -> UUID:

@@ -17,7 +17,7 @@ from kbmesh_rpc.errors import (
 )
 from kbmesh_rpc.logs import get_logger
 
-from kbmesh_retriever.catalog.port import Catalog, Document, KnowledgeBase, Reservation
+from kbmesh_retriever.catalog.port import Catalog, Document, KnowledgeBase, Reservation, narrows
 from kbmesh_retriever.catalog.sql import utc_now
 from kbmesh_retriever.ingest.document import IncomingDocument, IngestResult
 from kbmesh_retriever.ingest.embedding import TEXTS_A_CALL, BulkEmbedding
@@ -180,6 +180,8 @@ class Ingester:
         prepared: Prepared | None = None
         for _ in range(_MAX_ATTEMPTS):
             current = await needs.find(document.external_id)
+            if current is not None:
+                await self._revoke(current, document, hashes)
             try:
                 if current is not None and current.fingerprint == hashes.points:
                     if current.payload_fingerprint == hashes.payload:
@@ -213,6 +215,12 @@ class Ingester:
             description=description_fingerprint(document),
         )
 
+    async def _revoke(self, current: Document, document: IncomingDocument, hashes: _Hashes) -> None:
+        """Who may not read it any more loses it now: whatever becomes of the rest, and before the store is asked."""
+        already = set(current.narrowed_to) == set(document.principals)
+        if not already and narrows(current.principals, document.principals):
+            await self._catalog.narrow(current, document.principals, source_fingerprint=hashes.source)
+
     async def _keep(self, current: Document, document: IncomingDocument, hashes: _Hashes) -> IngestResult:
         """Chunks and payload are what they should be; what the catalog alone has of the document may not be."""
         kept = IngestResult(
@@ -221,7 +229,7 @@ class Ingester:
             outcome="unchanged",
             chunks=current.chunk_count,
         )
-        if current.description_fingerprint == hashes.description:
+        if current.description_fingerprint == hashes.description and not current.narrowed_to:
             return kept
         await self._catalog.redescribe(replace(current, **_description(document, hashes, current.title)))
         return replace(kept, outcome="changed")
@@ -251,7 +259,7 @@ class Ingester:
                         reservation=reservation,
                         knowledge_base=knowledge_base,
                         given_before=current.given_metadata,
-                        given_now=document.metadata,
+                        document=document,
                     )
                 )
                 copied += len(page)
@@ -263,6 +271,8 @@ class Ingester:
                         metadata={**current.found_metadata, **document.metadata},
                         given_metadata=document.metadata,
                         payload_fingerprint=hashes.payload,
+                        tags=document.tags,
+                        principals=document.principals,
                         generation=reservation.generation,
                         ingested_at=self._now(),
                         **_description(document, hashes, current.title),
@@ -353,6 +363,8 @@ class Ingester:
                     metadata={**chunked.metadata, **document.metadata},
                     found_metadata=chunked.metadata,
                     given_metadata=document.metadata,
+                    tags=document.tags,
+                    principals=document.principals,
                 ),
             )
         except BaseException as error:
@@ -398,4 +410,6 @@ def _description(document: IncomingDocument, hashes: _Hashes, found_title: str) 
         "created_at": document.created_at,
         "description_fingerprint": hashes.description,
         "source_fingerprint": hashes.source,
+        # What is published now says itself who may read it.
+        "narrowed_to": (),
     }

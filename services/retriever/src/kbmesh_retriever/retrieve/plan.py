@@ -1,9 +1,9 @@
 """Which knowledge bases a question goes to, each with its options."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from kbmesh_rpc.errors import FieldViolation, InvalidField, KbmeshError, KnowledgeBaseNotFound
+from kbmesh_rpc.errors import FieldViolation, InvalidField, KbmeshError, KnowledgeBaseNotFound, PermissionDenied
 
 from kbmesh_retriever.catalog.port import Catalog, KnowledgeBase
 from kbmesh_retriever.retrieve.request import Question, Selector
@@ -27,6 +27,8 @@ class Target:
     max_results: int | None
     thresholds: Mapping[ScoreStage, float]
     filter: PointFilter | None
+    principals: frozenset[str] = frozenset()
+    """Who asks. Nobody by name sees what is for everybody."""
 
     @property
     def scope(self) -> Scope:
@@ -47,9 +49,9 @@ class Plan:
     """By place in the request."""
 
 
-async def make_plan(catalog: Catalog, tenant: str, question: Question) -> Plan:
-    """Resolves all names in one query. Raises KnowledgeBaseNotFound where the tenant has none of them, and
-    InvalidField where a name and an id mean the same one."""
+async def make_plan(catalog: Catalog, tenant: str, question: Question, *, principals: Collection[str] = ()) -> Plan:
+    """Resolves all names in one query, for a caller who is all of `principals`. Raises KnowledgeBaseNotFound where the
+    tenant has none of them, and InvalidField where a name and an id mean the same one."""
     names = [selector.knowledge_base for selector in question.selectors]
     found = await catalog.resolve_knowledge_bases(tenant, names)
     targets: list[Target] = []
@@ -58,15 +60,23 @@ async def make_plan(catalog: Catalog, tenant: str, question: Question) -> Plan:
         knowledge_base = found.get(selector.knowledge_base)
         if knowledge_base is None or knowledge_base.tenant != tenant:
             refused[position] = KnowledgeBaseNotFound(selector.knowledge_base)
+        elif not knowledge_base.is_for(principals):
+            refused[position] = PermissionDenied("the caller is none of the knowledge base's readers")
         else:
-            targets.append(_target(position, selector, knowledge_base, question))
-    if not targets:
+            targets.append(_target(position, selector, knowledge_base, question, frozenset(principals)))
+    if all(isinstance(error, KnowledgeBaseNotFound) for error in refused.values()) and not targets:
         raise KnowledgeBaseNotFound(", ".join(names))
     _refuse_doubles(targets)
     return Plan(targets=tuple(targets), refused=refused)
 
 
-def _target(position: int, selector: Selector, knowledge_base: KnowledgeBase, question: Question) -> Target:
+def _target(
+    position: int,
+    selector: Selector,
+    knowledge_base: KnowledgeBase,
+    question: Question,
+    principals: frozenset[str],
+) -> Target:
     defaults = knowledge_base.retrieval
     thresholds = {ScoreStage.VECTOR: defaults.min_vector_score}
     if selector.min_score is not None:
@@ -79,6 +89,7 @@ def _target(position: int, selector: Selector, knowledge_base: KnowledgeBase, qu
         max_results=selector.max_results,
         thresholds=thresholds,
         filter=selector.filter,
+        principals=principals,
     )
 
 

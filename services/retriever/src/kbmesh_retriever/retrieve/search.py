@@ -1,8 +1,9 @@
 """All knowledge bases searched at once, and only what a reader may see kept of it.
 
-A hit is valid if its version of the document was current when the search began. Superseded versions stay in the store
-for a while, because slower readers still need them, so a list is asked for with some hits to spare; where the spare
-ones do not suffice the knowledge base is searched again with a longer list.
+A hit is valid if its version of the document was current when the search began, and the catalog says that the caller
+may read it: the store is asked for no other, and may lag behind. Superseded versions stay in the store for a while,
+because slower readers still need them, so a list is asked for with some hits to spare; where the spare ones do not
+suffice the knowledge base is searched again with a longer list.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from kbmesh_retriever.retrieve.fragment import Fragment
 from kbmesh_retriever.retrieve.plan import Target
 from kbmesh_retriever.retrieve.stage import Stage
 from kbmesh_retriever.retrieve.time_budget import TimeBudget, within
-from kbmesh_retriever.stores.port import Hit, Scope, SearchQuery, SparseVector, VectorStore
+from kbmesh_retriever.stores.port import Distance, Hit, Scope, SearchQuery, SparseVector, VectorStore
 
 _SPARE_SHARE = 0.25
 _GROWTH = 4
@@ -96,6 +97,7 @@ class Searcher:
         """Never raises for a knowledge base; raises DependencyUnavailable or DeadlineExceeded for the catalog."""
         until = self._clock() + seconds
         as_of = {probe.target.knowledge_base.id: probe.target.knowledge_base.generation for probe in probes}
+        principals = {probe.target.knowledge_base.id: probe.target.principals for probe in probes}
         documents: dict[Version, Document] = {}
         checked: set[Version] = set()
         answers: dict[int, Lists | KbmeshError] = {}
@@ -110,9 +112,12 @@ class Searcher:
                 for found in (*lists.dense, *lists.keyword)
             } - checked
             if unchecked:
-                documents |= await within(
-                    budget.seconds(), Stage.SEARCH, self._catalog.valid_documents(as_of, unchecked)
-                )
+                valid = await within(budget.seconds(), Stage.SEARCH, self._catalog.valid_documents(as_of, unchecked))
+                documents |= {
+                    version: document
+                    for version, document in valid.items()
+                    if document.is_for(principals[document.knowledge_base_id])
+                }
                 checked |= unchecked
             longer: dict[int, int] = {}
             for number, asked in wanted.items():
@@ -167,6 +172,8 @@ class Searcher:
                 sparse=probe.sparse,
                 limit=limit,
                 filter=target.filter,
+                principals=target.principals,
+                distance=Distance(target.knowledge_base.distance),
             )
         )
         return Lists(
