@@ -132,6 +132,7 @@ def _result(result: Result) -> pb.RetrieveResult:
         heading_path=fragment.heading_path,
         pages=fragment.pages,
         metadata=fragment.metadata,
+        tags=result.place.document.tags,
         preview=result.preview,
         display=[pb.DisplayField(label=field.label, value=field.value) for field in result.display],
         duplicates=[_further_citation(place) for place in result.duplicates],
