@@ -10,7 +10,7 @@ def test_the_surface_is_this() -> None:
     assert set(kbmesh_client.__all__) == {
         *("KbmeshClient", "AsyncKbmeshClient"),
         *("DEFAULT_ENDPOINT", "MAX_DOCUMENT_BYTES", "MAX_MESSAGE_BYTES"),
-        *("KnowledgeBase", "RetrievalDefaults", "Placement"),
+        *("KnowledgeBase", "RetrievalDefaults", "Placement", "Distance"),
         *("Rebuild", "RebuildState", "RebuildIncomplete", "RebuildNotFound"),
         *("IngestJob", "JobNotFound", "JobResult"),
         *("IngestDocument", "IngestResult", "IngestOutcome", "ItemError", "Document", "DocumentWarning", "SourceType"),

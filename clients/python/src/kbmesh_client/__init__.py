@@ -27,6 +27,7 @@ from kbmesh_client.connection import DEFAULT_ENDPOINT, MAX_DOCUMENT_BYTES, MAX_M
 from kbmesh_client.documents import Document, IngestDocument, IngestResult, ItemError
 from kbmesh_client.enums import (
     ChunkingStrategy,
+    Distance,
     IngestOutcome,
     KnowledgeBaseStatus,
     Placement,
@@ -106,6 +107,7 @@ __all__ = [
     "DeadlineExceeded",
     "Degradation",
     "DisplayField",
+    "Distance",
     "Document",
     "DocumentNotFound",
     "DocumentOptions",

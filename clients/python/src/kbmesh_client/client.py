@@ -28,7 +28,7 @@ from kbmesh_client.connection import (
     require_chunker_endpoint,
 )
 from kbmesh_client.documents import Document, IngestDocument, IngestResult
-from kbmesh_client.enums import Placement, RetrievalStrategy
+from kbmesh_client.enums import Distance, Placement, RetrievalStrategy
 from kbmesh_client.errors import JobNotFound
 from kbmesh_client.jobs import DoneDocuments, IngestJob, JobResult
 from kbmesh_client.knowledge_bases import KnowledgeBase, RetrievalDefaults
@@ -120,9 +120,14 @@ class KbmeshClient:
         embedding_model: str = "",
         placement: Placement | str = Placement.DEDICATED,
         retrieval: RetrievalDefaults | None = None,
+        readers: Sequence[str] = (),
+        distance: Distance | str = Distance.COSINE,
         timeout_seconds: float | None = None,
     ) -> KnowledgeBase:
-        """Makes a knowledge base. The embedder's default model is used where none is named."""
+        """Makes a knowledge base. The embedder's default model is used where none is named.
+
+        readers: principals who may retrieve from it; everybody of the tenant where none is named.
+        """
         request = create_request(
             name,
             description=description,
@@ -130,6 +135,8 @@ class KbmeshClient:
             embedding_model=embedding_model,
             placement=placement,
             retrieval=retrieval,
+            readers=readers,
+            distance=distance,
         )
         response = self._call(self._knowledge_bases.CreateKnowledgeBase, request, timeout_seconds)
         return knowledge_base_from_wire(response.knowledge_base)
@@ -159,10 +166,11 @@ class KbmeshClient:
         *,
         description: str | None = None,
         retrieval: RetrievalDefaults | None = None,
+        readers: Sequence[str] | None = None,
         timeout_seconds: float | None = None,
     ) -> KnowledgeBase:
-        """Changes the description, the retrieval defaults, or both."""
-        request = update_request(name, description=description, retrieval=retrieval)
+        """Changes what is given; what is None stays. Readers that are empty open it to everybody of the tenant."""
+        request = update_request(name, description=description, retrieval=retrieval, readers=readers)
         response = self._call(self._knowledge_bases.UpdateKnowledgeBase, request, timeout_seconds)
         return knowledge_base_from_wire(response.knowledge_base)
 

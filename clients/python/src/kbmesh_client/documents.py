@@ -1,6 +1,6 @@
 """Documents to take in, what became of them, and what is known of them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -32,6 +32,10 @@ class IngestDocument:
     """Who wrote it."""
     created_at: datetime | None = None
     """When it was written."""
+    principals: Sequence[str] = ()
+    """Who may read it: names matched with the principals of who asks. Everybody of the tenant when empty."""
+    tags: Sequence[str] = ()
+    """Words to filter by."""
     allow_shrink: bool = False
     """It is meant that nothing or little is left of it: no DOCUMENT_SHRUNK."""
 
@@ -106,3 +110,7 @@ class Document:
     """Strategy it was cut with; never AUTO."""
     metadata: Mapping[str, str]
     """What the caller and the chunker know of it besides."""
+    principals: tuple[str, ...] = ()
+    """Who may read it. Everybody of the tenant when empty."""
+    tags: tuple[str, ...] = ()
+    """Words to filter by."""

@@ -97,6 +97,16 @@ class Placement(WireEnum):
     """The server is newer than this SDK."""
 
 
+class Distance(WireEnum):
+    """How the vectors of a knowledge base are compared."""
+
+    COSINE = "COSINE"
+    EUCLIDEAN = "EUCLIDEAN"
+    DOT = "DOT"
+    UNKNOWN = "UNKNOWN"
+    """The server is newer than this SDK."""
+
+
 class RebuildState(WireEnum):
     """Whether a rebuild can be finished."""
 

@@ -58,9 +58,10 @@ class DoneDocuments:
         }
 
     def take(self, document: IngestDocument) -> IngestResult | None:
-        """The result of a document that need not be sent again, once: its content is what it was."""
+        """The result of a document that need not be sent again, once: its content is what it was. One that is not for
+        everybody is sent again all the same, which costs little: who may read it may have changed."""
         entry = self._done.pop(document.external_id, None)
-        if entry is None or entry.content_sha256 != content_sha256(document.content):
+        if entry is None or document.principals or entry.content_sha256 != content_sha256(document.content):
             return None
         return entry.result
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kbmesh_client.chunks import ChunkingConfig
-from kbmesh_client.enums import Placement, RebuildState
+from kbmesh_client.enums import Distance, Placement, RebuildState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,5 +84,9 @@ class KnowledgeBase:
     """Who serves the model: "onnx" where the embedder runs it itself, or the name of a remote provider."""
     vector_store: str = ""
     """Name of the vector store that holds its vectors."""
+    readers: tuple[str, ...] = ()
+    """Principals who may retrieve from it. Everybody of the tenant when empty."""
+    distance: Distance = Distance.COSINE
+    """How its vectors are compared."""
     rebuild: Rebuild | None = None
     """The rebuild that is under way, if one is. Lists leave it out."""

@@ -21,7 +21,8 @@ class Condition:
     """A test of one field of a document: one of some values, or a range of numbers."""
 
     field: str
-    """ "source_type", "document_id", "external_id", "media_type", "strategy", or "metadata.NAME"."""
+    """ "source_type", "document_id", "external_id", "media_type", "strategy", "chunk_type", "author", "tags", "time"
+    (seconds since 1970 UTC, a range), or "metadata.NAME"."""
     any_of: Sequence[str] = ()
     """The field has one of these values."""
     gte: float | None = None
@@ -178,6 +179,8 @@ class RetrieveResult:
     """What to show beside it, by kind of source."""
     duplicates: tuple[FurtherCitation, ...]
     """Other places that say the same."""
+    tags: tuple[str, ...] = ()
+    """Words of the document to filter by."""
 
 
 @dataclass(frozen=True, kw_only=True)

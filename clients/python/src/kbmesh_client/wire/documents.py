@@ -1,5 +1,6 @@
 """Documents and ingestion, between values and messages."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -49,6 +50,8 @@ def document_request(
             author=document.author,
             created_at=_time_to_wire(document),
             allow_shrink=document.allow_shrink,
+            principals=_words(document.principals),
+            tags=_words(document.tags),
         )
     except (ValueError, TypeError) as error:
         return _failed(document, "INVALID_FIELD", f"cannot be sent: {error}", {"field": "document"})
@@ -69,6 +72,13 @@ def _failed(document: IngestDocument, reason: str, message: str, metadata: dict[
         outcome=IngestOutcome.FAILED,
         error=ItemError(reason=reason, message=message, metadata=metadata),
     )
+
+
+def _words(words: Sequence[str]) -> Sequence[str]:
+    if isinstance(words, str):
+        # Each letter of it would be a name.
+        raise TypeError(f"{words!r} is one text where several are meant")
+    return words
 
 
 def _time_to_wire(document: IngestDocument) -> Timestamp | None:
@@ -142,4 +152,6 @@ def document_from_wire(message: ingestion_pb2.Document) -> Document:
         generation=message.generation,
         strategy=strategy_from_wire(message.strategy),
         metadata=dict(message.metadata),
+        principals=tuple(message.principals),
+        tags=tuple(message.tags),
     )

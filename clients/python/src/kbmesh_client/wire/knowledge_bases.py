@@ -1,10 +1,12 @@
 """Knowledge bases, between values and messages."""
 
+from collections.abc import Sequence
+
 from google.protobuf.field_mask_pb2 import FieldMask
 from kbmesh.retriever.v1 import knowledge_base_pb2
 
 from kbmesh_client.chunks import ChunkingConfig
-from kbmesh_client.enums import Placement, RebuildState
+from kbmesh_client.enums import Distance, Placement, RebuildState
 from kbmesh_client.knowledge_bases import KnowledgeBase, Rebuild, RetrievalDefaults
 from kbmesh_client.wire.chunks import config_from_wire, config_to_wire, time_from_wire
 from kbmesh_client.wire.enums import from_number, reason_name
@@ -18,8 +20,10 @@ def create_request(
     embedding_model: str,
     placement: Placement | str,
     retrieval: RetrievalDefaults | None,
+    readers: Sequence[str],
+    distance: Distance | str,
 ) -> knowledge_base_pb2.CreateKnowledgeBaseRequest:
-    """Raises ValueError for a placement, strategy or unit that there is not."""
+    """Raises ValueError for a placement, distance, strategy or unit that there is not."""
     return knowledge_base_pb2.CreateKnowledgeBaseRequest(
         knowledge_base=knowledge_base_pb2.KnowledgeBase(
             name=name,
@@ -28,23 +32,29 @@ def create_request(
             embedding_model=embedding_model,
             placement=knowledge_base_pb2.Placement.Value(f"PLACEMENT_{Placement(placement)}"),
             retrieval=_defaults_to_wire(retrieval),
+            readers=_names(readers),
+            distance=knowledge_base_pb2.Distance.Value(f"DISTANCE_{Distance(distance)}"),
         )
     )
 
 
 def update_request(
-    name: str, *, description: str | None, retrieval: RetrievalDefaults | None
+    name: str, *, description: str | None, retrieval: RetrievalDefaults | None, readers: Sequence[str] | None
 ) -> knowledge_base_pb2.UpdateKnowledgeBaseRequest:
     """Changes only what is given. Raises ValueError where nothing is."""
     paths = [
         *(["description"] if description is not None else []),
         *(["retrieval"] if retrieval is not None else []),
+        *(["readers"] if readers is not None else []),
     ]
     if not paths:
-        raise ValueError("nothing to update: give a description or retrieval defaults")
+        raise ValueError("nothing to update: give a description, retrieval defaults or readers")
     return knowledge_base_pb2.UpdateKnowledgeBaseRequest(
         knowledge_base=knowledge_base_pb2.KnowledgeBase(
-            name=name, description=description or "", retrieval=_defaults_to_wire(retrieval)
+            name=name,
+            description=description or "",
+            retrieval=_defaults_to_wire(retrieval),
+            readers=_names(readers or ()),
         ),
         update_mask=FieldMask(paths=paths),
     )
@@ -93,6 +103,10 @@ def knowledge_base_from_wire(message: knowledge_base_pb2.KnowledgeBase) -> Knowl
         updated_at=time_from_wire(message.updated_at),
         embedding_provider=message.embedding_provider,
         vector_store=message.vector_store,
+        readers=tuple(message.readers),
+        distance=from_number(
+            Distance, knowledge_base_pb2.Distance.Name, message.distance, "DISTANCE_", Distance.UNKNOWN
+        ),
         rebuild=_rebuild_from_wire(message.rebuild) if message.HasField("rebuild") else None,
     )
 
@@ -113,6 +127,13 @@ def _rebuild_from_wire(message: knowledge_base_pb2.Rebuild) -> Rebuild:
         failures={failure.external_id: reason_name(failure.reason) for failure in message.failures},
         started_at=time_from_wire(message.started_at),
     )
+
+
+def _names(names: Sequence[str]) -> Sequence[str]:
+    if isinstance(names, str):
+        # Each letter of it would be a name.
+        raise ValueError(f"{names!r} is one name where several are meant")
+    return names
 
 
 def _placement(number: int) -> Placement:

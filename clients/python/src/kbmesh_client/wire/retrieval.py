@@ -190,6 +190,7 @@ def _result_from_wire(message: retriever_pb2.RetrieveResult) -> RetrieveResult:
             )
             for duplicate in message.duplicates
         ),
+        tags=tuple(message.tags),
     )
 
 
