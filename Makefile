@@ -81,7 +81,7 @@ check-isolation: setup ## Each service and client installs and imports alone
 	tools/check_isolation.sh
 
 # Debian packages of the servers that tests start: each test starts its own, on a port of its own.
-TEST_SERVICES := postgresql prometheus
+TEST_SERVICES := postgresql prometheus redis-server
 # Helm's library and Kubernetes' schemas weigh 360 MB: they are apart, and tests of the chart skip where they are not there.
 .venv-helm/ready: requirements/helm.lock
 	test -x .venv-helm/bin/python || $(PYTHON) -m venv .venv-helm
