@@ -1,7 +1,7 @@
 """Files on their way into a knowledge base, and what became of them."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from kbmesh_client import (
     MAX_DOCUMENT_BYTES,
@@ -29,6 +29,10 @@ class IngestChoices:
     job_id: str = ""
     allow_shrink: bool = False
     into_rebuild: bool = False
+    principals: Sequence[str] = ()
+    """Who may read those files that do not say so themselves."""
+    tags: Sequence[str] = ()
+    """Of every file, besides its own."""
     concurrency: int = 0
 
 
@@ -47,7 +51,7 @@ def ingest_files(
         for source in files:
             document = read_document(source, max_bytes=MAX_DOCUMENT_BYTES) if isinstance(source, SourceFile) else source
             if isinstance(document, IngestDocument):
-                yield document
+                yield _chosen(document, source, choices)
             else:
                 unread.append(document)
 
@@ -63,6 +67,15 @@ def ingest_files(
         while unread:
             yield unread.pop(0)
     yield from unread
+
+
+def _chosen(document: IngestDocument, source: SourceFile | IngestResult, choices: IngestChoices) -> IngestDocument:
+    says_itself = isinstance(source, SourceFile) and "principals" in source.described
+    return replace(
+        document,
+        principals=document.principals if says_itself else choices.principals,
+        tags=tuple(dict.fromkeys((*document.tags, *choices.tags))),
+    )
 
 
 def with_progress(ingested: Iterable[IngestResult], *, total: int | None) -> Iterator[IngestResult]:

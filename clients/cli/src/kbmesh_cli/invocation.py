@@ -1,6 +1,7 @@
 """What a command was called with, common to all commands."""
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +10,12 @@ from typing import Annotated
 import typer
 from kbmesh_client import DEFAULT_ENDPOINT, KbmeshClient
 
+from kbmesh_cli.errors import CliError
 from kbmesh_cli.state import MeshState, read_state
 
 GLOBAL_OPTIONS = ("--endpoint", "--tenant", "--home")
+
+_PRINCIPAL = re.compile(r"[!-+\--~]{1,256}")
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and errors as JSON too.")]
 
@@ -44,13 +48,23 @@ class Invocation:
         mesh = self.running_mesh()
         return self.endpoint or (mesh.endpoint if mesh else None) or DEFAULT_ENDPOINT
 
-    def client(self) -> KbmeshClient:
-        """A client of the mesh."""
-        return self.client_at(self.resolved_endpoint())
+    def client(self, *, principals: Sequence[str] = ()) -> KbmeshClient:
+        """A client of the mesh. `principals` are who asks. Raises CliError for names that cannot be sent."""
+        return self.client_at(self.resolved_endpoint(), principals=principals)
 
-    def client_at(self, endpoint: str, *, chunker_endpoint: str | None = None) -> KbmeshClient:
+    def client_at(
+        self, endpoint: str, *, chunker_endpoint: str | None = None, principals: Sequence[str] = ()
+    ) -> KbmeshClient:
         """A client of another mesh, as the same tenant."""
-        return KbmeshClient(endpoint, chunker_endpoint=chunker_endpoint, tenant=self.tenant, timeout_seconds=30.0)
+        if wrong := [name for name in principals if not _PRINCIPAL.fullmatch(name)]:
+            raise CliError("USAGE", f"{wrong[0]!r} is no principal: 1 to 256 visible ASCII characters without commas")
+        return KbmeshClient(
+            endpoint,
+            chunker_endpoint=chunker_endpoint,
+            tenant=self.tenant,
+            principals=principals,
+            timeout_seconds=30.0,
+        )
 
 
 def invocation(context: typer.Context) -> Invocation:

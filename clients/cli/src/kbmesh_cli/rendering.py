@@ -123,6 +123,7 @@ def _result_to_json(result: RetrieveResult) -> dict[str, object]:
         "pages": list(result.pages),
         "preview": result.preview,
         "metadata": dict(result.metadata),
+        "tags": list(result.tags),
         "display": {field.label: field.value for field in result.display},
         "duplicates": [
             {
@@ -206,6 +207,8 @@ def knowledge_base_to_json(found: KnowledgeBase) -> dict[str, object]:
         "dimension": found.dimension,
         "vector_store": found.vector_store,
         "placement": found.placement.value.lower(),
+        "distance": found.distance.value.lower(),
+        "readers": list(found.readers),
         "chunking": _config_to_json(found.chunking),
         "retrieval": {
             "vector_top_k": found.retrieval.vector_top_k,
@@ -252,6 +255,8 @@ def document_to_json(document: Document) -> dict[str, object]:
         "strategy": document.strategy.value.lower(),
         "chunk_count": document.chunk_count,
         "content_sha256": document.content_sha256.hex(),
+        "principals": list(document.principals),
+        "tags": list(document.tags),
         "created_at": _time(document.created_at),
         "ingested_at": _time(document.ingested_at),
     }

@@ -109,8 +109,7 @@ def read_document(source: SourceFile, *, max_bytes: int) -> IngestDocument | Ing
         content=content,
         filename=PurePosixPath(source.external_id).name,
         uri=source.path.absolute().as_uri(),
-        created_at=datetime.fromtimestamp(status.st_mtime, UTC),
-        **source.described,
+        **{"created_at": datetime.fromtimestamp(status.st_mtime, UTC), **source.described},
     )
 
 

@@ -15,7 +15,7 @@ from kbmesh_cli.rendering import document_to_json, knowledge_base_to_json
 from kbmesh_cli.strategy_options import names as option_names
 from kbmesh_cli.strategy_options import parse_options
 
-app = typer.Typer(help="Create, list, show, rebuild and delete knowledge bases.", no_args_is_help=True)
+app = typer.Typer(help="Create, list, show, update, rebuild and delete knowledge bases.", no_args_is_help=True)
 rebuild_app = typer.Typer(
     help="Change the model or the chunking of a knowledge base that is in use: begin, send every document again with "
     "`kbmesh ingest --into-rebuild`, and finish.",
@@ -52,6 +52,14 @@ class PlacementChoice(StrEnum):
     SHARED = "shared"
 
 
+class DistanceChoice(StrEnum):
+    """Ways to compare vectors by their names on the command line."""
+
+    COSINE = "cosine"
+    EUCLIDEAN = "euclidean"
+    DOT = "dot"
+
+
 NameArgument = Annotated[str, typer.Argument(help="Name or id of the knowledge base.")]
 StrategyOption = Annotated[
     StrategyChoice,
@@ -75,6 +83,14 @@ OverlapOption = Annotated[
 MinimumOption = Annotated[
     int | None, typer.Option(min=0, help="A smaller piece is merged with its neighbour. 500 by default.")
 ]
+ReaderOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reader",
+        metavar="PRINCIPAL",
+        help="Who may search it: a user or a group. May be given several times. Everybody when left out.",
+    ),
+]
 UnitOption = Annotated[UnitChoice, typer.Option(help="What the sizes count.", case_sensitive=False)]
 
 
@@ -93,6 +109,10 @@ def create(
     placement: Annotated[
         PlacementChoice, typer.Option(help="A collection of its own, or one shared with others.", case_sensitive=False)
     ] = PlacementChoice.DEDICATED,
+    distance: Annotated[
+        DistanceChoice, typer.Option(help="How vectors are compared. Fixed from then on.", case_sensitive=False)
+    ] = DistanceChoice.COSINE,
+    reader: ReaderOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Create a knowledge base. To change model or chunking afterwards, `kbmesh kb rebuild`."""
@@ -106,7 +126,13 @@ def create(
     )
     with invocation(context).client() as client:
         created = client.create_knowledge_base(
-            name, description=description, chunking=chunking, embedding_model=model, placement=placement.value
+            name,
+            description=description,
+            chunking=chunking,
+            embedding_model=model,
+            placement=placement.value,
+            readers=reader or (),
+            distance=distance.value,
         )
     if json_output:
         print_json(knowledge_base_to_json(created))
@@ -167,6 +193,38 @@ def show(
                 f"{document.ingested_at:%Y-%m-%d %H:%M}" if document.ingested_at else "",
             )
         results().print(table)
+
+
+@app.command()
+def update(
+    context: typer.Context,
+    name: NameArgument,
+    description: Annotated[str | None, typer.Option(help="For people.")] = None,
+    reader: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--reader",
+            metavar="PRINCIPAL",
+            help="Who may search it from now on, in place of who might: a user or a group. May be given several times.",
+        ),
+    ] = None,
+    everybody: Annotated[bool, typer.Option("--everybody", help="Everybody of the tenant may search it.")] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Change who may search a knowledge base, or its description."""
+    if reader and everybody:
+        raise CliError("USAGE", "--reader names who may search it, and --everybody lets all; give one of them")
+    if description is None and not reader and not everybody:
+        raise CliError("USAGE", "nothing to change: give --description, --reader or --everybody")
+    with invocation(context).client() as client:
+        updated = client.update_knowledge_base(
+            name, description=description, readers=reader or (() if everybody else None)
+        )
+    if json_output:
+        print_json(knowledge_base_to_json(updated))
+    else:
+        who = ", ".join(updated.readers) or "everybody of the tenant"
+        results().print(f"updated {escape(updated.name)}; it may be searched by {escape(who)}", soft_wrap=True)
 
 
 @app.command()
@@ -279,5 +337,7 @@ def _print_fields(found: KnowledgeBase) -> None:
     for field, value in knowledge_base_to_json(found).items():
         if isinstance(value, dict):
             value = ", ".join(f"{key} {part}" for key, part in value.items() if part not in (None, "", False))
+        if field == "readers" and isinstance(value, list):
+            value = ", ".join(value) or "everybody of the tenant"
         table.add_row(field.replace("_", " "), escape(str(value)))
     results().print(table)

@@ -7,14 +7,11 @@ from typing import Annotated
 
 import typer
 from kbmesh_client import (
-    Condition,
-    Filter,
     KnowledgeBaseReport,
     KnowledgeBaseStatus,
     RerankMethod,
     Retrieval,
     RetrieveResult,
-    SourceType,
 )
 from rich.console import Console
 from rich.markup import escape
@@ -22,7 +19,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from kbmesh_cli.errors import HINTS, CliError
+from kbmesh_cli.errors import HINTS
+from kbmesh_cli.filters import parse_filter
 from kbmesh_cli.invocation import JsonOption, invocation
 from kbmesh_cli.output import messages, print_json, print_rule, results
 from kbmesh_cli.rendering import retrieval_to_json, title_of
@@ -42,12 +40,12 @@ NO_ANSWER = frozenset(
 NO_ANSWER_HINTS = {
     KnowledgeBaseStatus.TIMEOUT: "`kbmesh doctor` tells which service is down",
     KnowledgeBaseStatus.UNAVAILABLE: "`kbmesh doctor` tells which service is down",
+    KnowledgeBaseStatus.DENIED: "`--as NAME` says who asks; `kbmesh kb show NAME` tells who its readers are",
     KnowledgeBaseStatus.NOT_FOUND: HINTS["KNOWLEDGE_BASE_NOT_FOUND"],
     KnowledgeBaseStatus.MODEL_MISMATCH: HINTS["MODEL_MISMATCH"],
 }
 SCORE_NAMES = {RerankMethod.LATE_INTERACTION: "by rank", RerankMethod.CROSS_ENCODER: "reranked"}
 """What the number on a card is. Without a reranker it is the fused score."""
-SOURCE_TYPES = tuple(kind.value.lower() for kind in SourceType if kind is not SourceType.UNKNOWN)
 SHOWN_ANYWAY = frozenset({"Section"})
 """Display fields that repeat a result's heading path."""
 PAGES = frozenset({"Page", "Pages"})
@@ -76,9 +74,14 @@ def search(
         typer.Option(
             "--filter",
             metavar="FIELD=VALUE",
-            help="Keep only documents whose field has this value, such as source_type=slack or metadata.team=ops. "
-            "Several values of one field widen, several fields narrow.",
+            help="Keep only documents whose field has this value, such as source_type=slack or tags=ops,db. Also "
+            "FIELD!=VALUE, and FIELD>=BOUND and FIELD<=BOUND of time and of numbers in metadata. "
+            "Several values of one field widen, several conditions narrow.",
         ),
+    ] = None,
+    principals: Annotated[
+        list[str] | None,
+        typer.Option("--as", metavar="PRINCIPAL", help="Who asks: a user or a group. May be given several times."),
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show what each stage saw.")] = False,
     context_block: Annotated[
@@ -93,7 +96,7 @@ def search(
 
     Exit code 1 where none of them could be asked; the answer, which says why, is printed all the same.
     """
-    with invocation(context).client() as client:
+    with invocation(context).client(principals=principals or ()) as client:
         answer = client.retrieve(
             query,
             kb,
@@ -118,21 +121,6 @@ def search(
 def nobody_answered(reports: Sequence[KnowledgeBaseReport]) -> bool:
     """Tells whether not one knowledge base could be asked. One that holds no match has answered."""
     return bool(reports) and all(report.status in NO_ANSWER for report in reports)
-
-
-def parse_filter(conditions: list[str]) -> Filter | None:
-    """Reads FIELD=VALUE pairs: values of one field are alternatives, fields must all hold. Raises CliError."""
-    values: dict[str, list[str]] = {}
-    for condition in conditions:
-        field, separator, value = condition.partition("=")
-        if not separator or not field.strip() or not value:
-            raise CliError("USAGE", f"--filter needs FIELD=VALUE, not {condition!r}", hint="such as source_type=slack")
-        if field.strip() == "source_type" and value.strip().lower().replace("-", "_") not in SOURCE_TYPES:
-            raise CliError("USAGE", f"there is no source type {value!r}", hint=f"there are {', '.join(SOURCE_TYPES)}")
-        values.setdefault(field.strip(), []).append(value)
-    if not values:
-        return None
-    return Filter(all=[Condition(field=field, any_of=wanted) for field, wanted in values.items()])
 
 
 def show_answer(answer: Retrieval, console: Console, *, explain: bool = False, context_block: bool = False) -> None:
