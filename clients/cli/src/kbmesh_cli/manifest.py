@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -20,7 +21,8 @@ COMPLETION_INDEX = "JOB_COMPLETION_INDEX"
 
 _SHARD = re.compile(r"(?:(\d+)?/)?(\d+)")
 _TEXTS = ("title", "author", "media_type", "source_type")
-_KEYS = {"external_id", "path", "uri", "metadata", *_TEXTS}
+_LISTS = ("principals", "tags")
+_KEYS = {"external_id", "path", "uri", "metadata", "created_at", *_TEXTS, *_LISTS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,11 +111,27 @@ def _entry(line: str) -> _Entry:
     if not place:
         raise ValueError("has neither path nor uri")
     described = {key: value[key] for key in _TEXTS if value.get(key)}
-    return _Entry(
-        external_id=value.get("external_id") or place,
-        path=place,
-        described={**described, **({"metadata": metadata} if metadata else {})},
-    )
+    if metadata:
+        described["metadata"] = metadata
+    # An empty list of principals says that it is for everybody, whoever the run is for.
+    described |= {key: _names(key, value[key]) for key in _LISTS if key in value}
+    if value.get("created_at"):
+        described["created_at"] = _moment(value["created_at"])
+    return _Entry(external_id=value.get("external_id") or place, path=place, described=described)
+
+
+def _names(key: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise ValueError(f"has {key} that are no list of texts")
+    return tuple(value)
+
+
+def _moment(value: Any) -> datetime:
+    try:
+        moment = datetime.fromisoformat(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError("has a created_at that is no date or time of ISO 8601") from error
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def _source(entry: _Entry, manifest: Path) -> SourceFile | IngestResult:

@@ -67,6 +67,18 @@ def ingest(
             "--into-rebuild", help="Into the rebuild that `kbmesh kb rebuild start` began, unseen by readers."
         ),
     ] = False,
+    principal: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--principal",
+            metavar="NAME",
+            help="Who may read these documents: a user or a group. May be given several times. Everybody when left out.",
+        ),
+    ] = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option("--tag", metavar="WORD", help="Tags them, to filter by. May be given several times."),
+    ] = None,
     concurrency: Annotated[int, typer.Option(min=0, max=256, help="Documents at once. 0: the mesh's own choice.")] = 0,
     keep_going_ok: Annotated[
         bool, typer.Option("--keep-going-ok", help="Exit with 0 even where some documents failed.")
@@ -82,7 +94,12 @@ def ingest(
     prunes = prune_missing or prune_anyway
     folders = _check_usage(paths or [], manifest, part, base=base, watch=watch, prunes=prunes)
     choices = IngestChoices(
-        job_id=_job_of(job, part), allow_shrink=allow_shrink, into_rebuild=into_rebuild, concurrency=concurrency
+        job_id=_job_of(job, part),
+        allow_shrink=allow_shrink,
+        into_rebuild=into_rebuild,
+        principals=principal or (),
+        tags=tag or (),
+        concurrency=concurrency,
     )
 
     def find() -> list[SourceFile]:
