@@ -15,6 +15,7 @@ from uuid import UUID
 import numpy as np
 from kbmesh_retriever.stores.conditions import check_selective, check_update, keeps, may_read
 from kbmesh_retriever.stores.port import (
+    ChunkRange,
     CollectionInfo,
     Distance,
     Hit,
@@ -23,6 +24,7 @@ from kbmesh_retriever.stores.port import (
     Scope,
     SearchQuery,
     SearchResult,
+    StoredChunk,
 )
 from kbmesh_rpc.errors import Conflict
 
@@ -68,6 +70,22 @@ class MemoryStore:
         self, collection: str, scope: Scope, document_id: UUID, generation: int
     ) -> AsyncIterator[Sequence[Point]]:
         yield self._select(collection, scope, lambda p: _version(p) == (str(document_id), generation))
+
+    async def read_chunks(
+        self,
+        collection: str,
+        scope: Scope,
+        ranges: Sequence[ChunkRange],
+        *,
+        principals: Collection[str] | None = None,
+    ) -> Sequence[StoredChunk]:
+        wanted = {
+            (str(one.document_id), one.generation, index) for one in ranges for index in range(one.first, one.last + 1)
+        }
+        found = self._select(
+            collection, scope, lambda p: (*_version(p), p["index"]) in wanted and may_read(principals, p)
+        )
+        return [StoredChunk(id=point.id, payload=point.payload) for point in found]
 
     async def search(self, query: SearchQuery) -> SearchResult:
         wanted = query.filter or PointFilter()

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from kbmesh_retriever.stores.pinecone import PineconeStore
 from kbmesh_retriever.stores.port import (
+    ChunkRange,
     CollectionInfo,
     Condition,
     Distance,
@@ -22,6 +23,7 @@ from kbmesh_retriever.stores.port import (
     Scope,
     SearchQuery,
     SearchResult,
+    SparseVector,
     VectorStore,
 )
 from kbmesh_retriever.stores.qdrant import QdrantStore
@@ -85,6 +87,7 @@ async def collection(store: VectorStore) -> str:
 
 
 HANDBOOK = scope("acme", "handbook")
+STRANGERS = (scope("globex", "handbook"), scope("acme", "wiki"))
 
 
 async def search(
@@ -116,6 +119,20 @@ async def test_more_than_one_batch_is_written(store: VectorStore, collection: st
     await store.upsert(collection, points)
     assert await store.count(collection, HANDBOOK) == 250
     await store.upsert(collection, [])
+
+
+async def test_a_point_that_is_written_again_is_replaced_whole(store: VectorStore, collection: str) -> None:
+    """Its vectors, its words and its payload: what the new one does not have is gone."""
+    old = chunk(HANDBOOK, "a.md", "alpha", dense=direction(1.0), metadata={"team": "ops"}, author="ann", tags=["red"])
+    new = chunk(HANDBOOK, "a.md", "beta", dense=direction(0.0, 1.0), metadata={"year": "2024"})
+    await store.upsert(collection, [old, chunk(HANDBOOK, "b.md", "gamma", dense=direction(0.6, 0.8))])
+    await store.upsert(collection, [new])
+    found = await search(store, collection, HANDBOOK, "alpha")
+    assert (names(found.dense), found.keyword) == (["b.md", "a.md"], ())
+    assert found.dense[1].payload == new.payload
+    assert names((await search(store, collection, HANDBOOK, "beta")).keyword) == ["a.md"]
+    for condition in (Condition(field="author", any_of=("ann",)), Condition(field="metadata.team", any_of=("ops",))):
+        assert (await search(store, collection, HANDBOOK, filter=PointFilter(all=(condition,)))).dense == ()
 
 
 async def test_both_lists_are_best_first_and_no_longer_than_asked(store: VectorStore, collection: str) -> None:
@@ -185,8 +202,11 @@ async def test_rare_words_outweigh_common_ones(store: VectorStore, collection: s
     assert found.keyword[0].score > 5 * found.keyword[1].score
 
 
-async def test_a_shared_collection_shows_each_its_own(store: VectorStore, collection: str) -> None:
+@pytest.mark.parametrize("shared", [True, False], ids=["shared", "dedicated"])
+async def test_a_shared_collection_shows_each_its_own(store: VectorStore, shared: bool) -> None:
     """Same text, same vectors, same document ids: only tenant and knowledge base differ."""
+    collection = f"kb-{uuid4()}"
+    await store.ensure_collection(collection, dimension=DIMENSION, shared=shared)
     scopes = [scope(tenant, base) for tenant in ("acme", "globex") for base in ("handbook", "wiki")]
     strangers = [
         Scope(tenant="globex", knowledge_base_id=scopes[0].knowledge_base_id),
@@ -222,6 +242,7 @@ SOURCES: dict[str, dict[str, object]] = {
         "media_type": "message/rfc822",
         "metadata": {"year": "2024", "team": "ops"},
         "author": "ann",
+        "chunk_type": "mail_header",
         "time": 1_700_000_000.5,
         "tags": ["red", "blue"],
     },
@@ -273,6 +294,7 @@ FILTERS: dict[str, tuple[PointFilter, set[str]]] = {
     "unknown name": (PointFilter(all=(Condition(field="metadata.none", any_of=("x",)),)), set()),
     "range": (PointFilter(all=(Condition(field="metadata.year", gte=2024, lte=2025.5),)), {"mail", "page"}),
     "half a range": (PointFilter(all=(Condition(field="metadata.year", lte=0),)), {"code"}),
+    "chunk type": (PointFilter(all=(Condition(field="chunk_type", any_of=("mail_header", "x")),)), {"mail"}),
     "author": (PointFilter(all=(Condition(field="author", any_of=("ann", "eve")),)), {"mail"}),
     "one of several tags": (PointFilter(all=(Condition(field="tags", any_of=("red", "green")),)), {"mail"}),
     "none of the tags": (PointFilter(none=(Condition(field="tags", any_of=("red",)),)), {"page", "code", "note"}),
@@ -292,6 +314,43 @@ async def test_filters_keep_what_they_say(store: VectorStore, collection: str) -
         assert set(names(result.dense)) == set(names(result.keyword))
         found[case] = set(names(result.dense))
     assert found == {case: expected for case, (_, expected) in FILTERS.items()}
+
+
+async def test_chunks_are_read_by_their_place(store: VectorStore, collection: str) -> None:
+    def of(name: str, first: int, last: int, generation: int = 2) -> ChunkRange:
+        return ChunkRange(document_id=document(name), generation=generation, first=first, last=last)
+
+    async def read(
+        scope_: Scope, *ranges: ChunkRange, principals: tuple[str, ...] | None = None
+    ) -> list[tuple[str, int, int]]:
+        found = await store.read_chunks(collection, scope_, ranges, principals=principals)
+        assert {one.payload["tenant"] for one in found} <= {scope_.tenant}
+        assert all(one.payload == written[one.id].payload for one in found)
+        return sorted((one.payload["external_id"], one.payload["generation"], one.payload["index"]) for one in found)
+
+    points = [
+        chunk(of_, name, f"report {index}", generation=generation, index=index, **payload)
+        for of_ in (HANDBOOK, scope("globex", "handbook"), scope("acme", "wiki"))
+        for name, payload in (("a.md", {}), ("b.md", {"principals": ["ann"], "blank_before": "\n\n"}))
+        for generation in (1, 2)
+        for index in range(150 if name == "a.md" else 5)
+    ]
+    written = {point.id: point for point in points}
+    await store.upsert(collection, points)
+
+    assert await read(HANDBOOK, of("a.md", 3, 5)) == [("a.md", 2, 3), ("a.md", 2, 4), ("a.md", 2, 5)]
+    assert await read(HANDBOOK, of("a.md", 148, 200)) == [("a.md", 2, 148), ("a.md", 2, 149)]
+    two = await read(HANDBOOK, of("a.md", 1, 1), of("a.md", 1, 1, generation=1), of("b.md", 4, 9))
+    assert two == [("a.md", 1, 1), ("a.md", 2, 1), ("b.md", 2, 4)]
+    assert await read(HANDBOOK, of("a.md", 0, 2), of("a.md", 1, 3)) == [("a.md", 2, index) for index in range(4)]
+    assert len(await read(HANDBOOK, of("a.md", 0, 149))) == 150
+    assert await read(HANDBOOK) == []
+    assert await read(HANDBOOK, of("c.md", 0, 9)) == []
+    assert await read(scope("globex", "wiki"), of("a.md", 0, 9)) == []
+    assert await read(HANDBOOK, of("a.md", 0, 0), of("b.md", 0, 0), principals=()) == [("a.md", 2, 0)]
+    assert await read(HANDBOOK, of("b.md", 0, 0), principals=("eve",)) == []
+    assert await read(HANDBOOK, of("b.md", 0, 0), principals=("eve", "ann")) == [("b.md", 2, 0)]
+    assert await store.read_chunks("absent", HANDBOOK, [of("a.md", 0, 1)]) == []
 
 
 async def test_generations_of_one_document_are_deleted(store: VectorStore, collection: str) -> None:
@@ -314,6 +373,8 @@ async def test_a_dropped_collection_can_be_made_again(store: VectorStore, collec
     await store.upsert(collection, [chunk(HANDBOOK, "a", "report")])
     await store.delete_knowledge_base(collection, HANDBOOK, drop_collection=True)
     await store.delete_knowledge_base(collection, HANDBOOK, drop_collection=True)
+    assert not await store.exists(collection)
+    assert await store.info(collection) is None
     assert await search(store, collection, HANDBOOK) == SearchResult(dense=(), keyword=())
     await store.ensure_collection(collection, dimension=DIMENSION + 1)
     assert await store.count(collection, HANDBOOK) == 0
@@ -324,6 +385,9 @@ async def test_a_collection_that_does_not_exist_holds_nothing(store: VectorStore
     assert await store.count("absent", HANDBOOK) == 0
     await store.delete_generations("absent", HANDBOOK, document("a"), [1])
     await store.delete_knowledge_base("absent", HANDBOOK, drop_collection=False)
+    await store.update_payload("absent", HANDBOOK, document("a"), 1, {"tags": ["x"]})
+    await store.delete_matching("absent", HANDBOOK, PointFilter(all=(Condition(field="source_type", any_of=("web",)),)))
+    assert not await store.exists("absent")
 
 
 async def test_many_may_ensure_one_collection_at_once(new_store: NewStore, store: VectorStore) -> None:
@@ -348,6 +412,14 @@ async def test_float_vectors_of_other_layouts_are_stored(store: VectorStore, col
 
 
 async def test_the_store_is_healthy(store: VectorStore) -> None:
+    await store.health()
+
+
+async def test_one_of_several_may_close_and_close_again(new_store: NewStore, store: VectorStore) -> None:
+    one = new_store()
+    await one.health()
+    await one.close()
+    await one.close()
     await store.health()
 
 
@@ -413,20 +485,64 @@ async def test_a_point_without_a_vector_is_found_by_its_words_alone(store: Vecto
 
 
 async def test_a_version_is_read_as_it_was_written(store: VectorStore, collection: str) -> None:
+    """And nothing else: no other version, no other document, nobody else's document of the same id."""
     written = [
-        chunk(HANDBOOK, "a.md", f"report {index}", dense=direction(1.0, index), index=index, metadata={"n": "1"})
+        replace(
+            chunk(HANDBOOK, "a.md", f"report {index}", dense=direction(1.0, index), index=index, metadata={"n": "1"}),
+            sparse=SparseVector(indices=(3, 2**32 - 1 - index), values=(0.25 + index, 1.5)),
+        )
         for index in range(250)
     ]
-    await store.upsert(collection, [*written, chunk(HANDBOOK, "a.md", "report", generation=2)])
-    pages = [page async for page in store.read_generation(collection, HANDBOOK, document("a.md"), 1)]
-    read = {point.id: point for page in pages for point in page}
-    assert sum(map(len, pages)) == len(read) == 250
+    others = [
+        chunk(HANDBOOK, "a.md", "report", generation=2),
+        chunk(HANDBOOK, "b.md", "report"),
+        *(chunk(of, "a.md", "report") for of in STRANGERS),
+    ]
+    await store.upsert(collection, [*written, *others])
+
+    async def read(of: Scope, name: str, generation: int, where: str = collection) -> list[Point]:
+        return [
+            point
+            for page in [page async for page in store.read_generation(where, of, document(name), generation)]
+            for point in page
+        ]
+
+    points = await read(HANDBOOK, "a.md", 1)
+    found = {point.id: point for point in points}
+    assert len(points) == len(found) == 250
     for point in written:
-        same = read[point.id]
+        same = found[point.id]
         assert (same.payload, same.sparse.indices) == (point.payload, point.sparse.indices)
+        np.testing.assert_allclose(same.sparse.values, point.sparse.values, rtol=1e-6)
         np.testing.assert_allclose(same.dense, point.dense, rtol=1e-6)
-    assert [page async for page in store.read_generation(collection, HANDBOOK, document("none"), 1) if page] == []
-    assert [page async for page in store.read_generation("absent", HANDBOOK, document("a.md"), 1) if page] == []
+    assert [point.id for point in await read(HANDBOOK, "a.md", 2)] == [others[0].id]
+    assert [[point.id for point in await read(of, "a.md", 1)] for of in STRANGERS] == [
+        [point.id] for point in others[2:]
+    ]
+    assert await read(STRANGERS[0], "a.md", 2) == []
+    assert await read(Scope(tenant="globex", knowledge_base_id=HANDBOOK.knowledge_base_id), "a.md", 1) == []
+    assert await read(HANDBOOK, "none", 1) == []
+    assert await read(HANDBOOK, "a.md", 1, "absent") == []
+
+
+async def test_a_version_that_was_read_can_be_written_again(store: VectorStore, collection: str) -> None:
+    """As the copy of a document whose metadata have changed is made: what is found stays as it was."""
+    await store.upsert(
+        collection,
+        [
+            chunk(HANDBOOK, "a.md", "alpha beta", dense=direction(0.6, 0.8), time=1_700_000_000.5, tags=["x"]),
+            replace(chunk(HANDBOOK, "a.md", "gamma", index=1), dense=None),
+        ],
+    )
+    before = await search(store, collection, HANDBOOK, "alpha gamma")
+    for _ in range(2):
+        pages = [page async for page in store.read_generation(collection, HANDBOOK, document("a.md"), 1)]
+        for page in pages:
+            await store.upsert(collection, page)
+    after = await search(store, collection, HANDBOOK, "alpha gamma")
+    for one, other in ((before.dense, after.dense), (before.keyword, after.keyword)):
+        assert [(hit.id, hit.payload) for hit in one] == [(hit.id, hit.payload) for hit in other]
+        assert [hit.score for hit in one] == pytest.approx([hit.score for hit in other])
 
 
 async def test_payloads_are_changed_in_place(store: VectorStore, collection: str) -> None:
@@ -444,7 +560,7 @@ async def test_payloads_are_changed_in_place(store: VectorStore, collection: str
             for index in range(3)
         ]
 
-    await store.upsert(collection, [*version(1), *version(2), chunk(HANDBOOK, "b.md", "report")])
+    await store.upsert(collection, [*version(1), *version(2)])
     change = {"metadata": {"team": "sales"}, "tags": ["new"], "author": None}
     await store.update_payload(collection, HANDBOOK, document("a.md"), 2, change, indexes=[0, 2])
     await store.update_payload(collection, scope("globex", "handbook"), document("a.md"), 2, {"tags": ["stolen"]})
@@ -466,15 +582,58 @@ async def test_payloads_are_changed_in_place(store: VectorStore, collection: str
     if first.payload["index"] != 1:
         expected = {key: value for key, value in {**expected, **change}.items() if value is not None}
     assert first.payload == expected
-    with pytest.raises(ValueError):
-        await store.update_payload(collection, HANDBOOK, document("a.md"), 2, {"tenant": "globex"})
+    for key, value in {
+        "tenant": "globex",
+        "knowledge_base_id": str(scope("globex", "handbook").knowledge_base_id),
+        "document_id": str(document("b.md")),
+        "generation": 3,
+        "index": 7,
+    }.items():
+        with pytest.raises(ValueError):
+            await store.update_payload(collection, HANDBOOK, document("a.md"), 2, {key: value, "tags": ["new"]})
+    assert await kept(Condition(field="tags", any_of=("new",))) == {(2, 0), (2, 2)}
+
+
+async def test_a_change_in_place_is_of_all_chunks_of_one_version(store: VectorStore, collection: str) -> None:
+    """Where no chunk is named. Vectors and words stay, and so do neighbours."""
+    meant = [
+        chunk(HANDBOOK, "a.md", f"alpha w{index}", dense=direction(1.0, index), index=index, generation=2)
+        for index in range(250)
+    ]
+    neighbours = [
+        chunk(HANDBOOK, "a.md", "alpha", index=300),
+        chunk(HANDBOOK, "b.md", "alpha", generation=2),
+        *(chunk(of, "a.md", "alpha", generation=2) for of in STRANGERS),
+    ]
+    await store.upsert(collection, [*meant, *neighbours])
+    await store.update_payload(collection, HANDBOOK, document("a.md"), 2, {"tags": ["new"]})
+    for _ in range(2):  # a call may be repeated
+        await store.update_payload(collection, HANDBOOK, document("a.md"), 2, {"author": "ann"}, indexes=[7, 249, 999])
+
+    tagged = PointFilter(all=(Condition(field="tags", any_of=("new",)),))
+    found = await search(store, collection, HANDBOOK, "alpha", filter=tagged, limit=1000)
+    assert {hit.id for hit in found.dense} == {hit.id for hit in found.keyword} == {point.id for point in meant}
+    by_ann = PointFilter(all=(Condition(field="author", any_of=("ann",)),))
+    found = await search(store, collection, HANDBOOK, "w249", filter=by_ann)
+    assert {hit.payload["index"] for hit in found.dense} == {7, 249}
+    assert [hit.payload["index"] for hit in found.keyword] == [249]
+    for of in STRANGERS:
+        assert (await search(store, collection, of, filter=tagged)).dense == ()
+    pages = [page async for page in store.read_generation(collection, HANDBOOK, document("a.md"), 2)]
+    read = {point.id: point for page in pages for point in page}
+    assert len(read) == 250
+    for point in meant:
+        np.testing.assert_allclose(read[point.id].dense, point.dense, rtol=1e-6)
+        assert read[point.id].sparse.indices == point.sparse.indices
 
 
 async def test_documents_and_what_a_filter_keeps_are_deleted(store: VectorStore, collection: str) -> None:
     stranger = scope("globex", "handbook")
     for of in (HANDBOOK, stranger):
         await store.upsert(collection, [chunk(of, name, "report", **payload) for name, payload in SOURCES.items()])
+    await store.upsert(collection, [chunk(HANDBOOK, "mail", "report", generation=2)])
     await store.delete_document(collection, HANDBOOK, document("mail"))
+    assert sorted(names((await search(store, collection, HANDBOOK)).dense)) == ["code", "note", "page"]
     await store.delete_matching(
         collection, HANDBOOK, PointFilter(none=(Condition(field="source_type", any_of=("web",)),))
     )

@@ -12,7 +12,7 @@ from kbmesh_retriever.stores.conditions import (
     check_condition,
     metadata_name,
 )
-from kbmesh_retriever.stores.port import Condition, PointFilter, Scope
+from kbmesh_retriever.stores.port import ChunkRange, Condition, PointFilter, Scope
 
 METADATA_NUMBERS = "metadata_numbers"
 """Payload key, this store's own, that holds the metadata values that are numbers: Qdrant compares no texts."""
@@ -26,6 +26,7 @@ def build_filter(
     document_id: UUID | None = None,
     generations: Collection[int] = (),
     indexes: Collection[int] | None = None,
+    ranges: Collection[ChunkRange] | None = None,
 ) -> models.Filter:
     """The filter of every read and every delete. It is the one place where tenant and knowledge base are put on.
 
@@ -43,6 +44,8 @@ def build_filter(
         must.append(models.FieldCondition(key="generation", match=models.MatchAny(any=sorted(generations))))
     if indexes is not None:
         must.append(models.FieldCondition(key="index", match=models.MatchAny(any=sorted(indexes))))
+    if ranges is not None:
+        must.append(models.Filter(should=[_within(one) for one in ranges]))
     if wanted is None:
         return models.Filter(must=must)
     return models.Filter(
@@ -62,6 +65,16 @@ def _readable_by(principals: Collection[str]) -> models.Condition:
     if not principals:
         return open_to_all
     return models.Filter(should=[open_to_all, _one_of(PRINCIPALS, sorted(principals))])
+
+
+def _within(chunks: ChunkRange) -> models.Condition:
+    return models.Filter(
+        must=[
+            _one_of("document_id", [str(chunks.document_id)]),
+            models.FieldCondition(key="generation", match=models.MatchValue(value=chunks.generation)),
+            models.FieldCondition(key="index", range=models.Range(gte=chunks.first, lte=chunks.last)),
+        ]
+    )
 
 
 def _condition(condition: Condition) -> models.FieldCondition:

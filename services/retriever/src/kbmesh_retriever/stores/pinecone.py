@@ -33,6 +33,7 @@ from kbmesh_retriever.stores.pinecone_records import (
 )
 from kbmesh_retriever.stores.pinecone_terms import LONGEST_LIST, TermStatistics
 from kbmesh_retriever.stores.port import (
+    ChunkRange,
     CollectionInfo,
     Distance,
     Hit,
@@ -42,6 +43,7 @@ from kbmesh_retriever.stores.port import (
     SearchQuery,
     SearchResult,
     SparseVector,
+    StoredChunk,
 )
 
 R = TypeVar("R")
@@ -173,6 +175,22 @@ class PineconeStore:
         wanted = build_filter(document_id=document_id, generations=[generation])
         async for page in self._fetch(collection, scope, wanted, fields=None):
             yield [_readable(to_point, record) for record in page]
+
+    async def read_chunks(
+        self,
+        collection: str,
+        scope: Scope,
+        ranges: Sequence[ChunkRange],
+        *,
+        principals: Collection[str] | None = None,
+    ) -> Sequence[StoredChunk]:
+        if not ranges:
+            return []
+        wanted = build_filter(principals=principals, ranges=ranges)
+        found: list[StoredChunk] = []
+        async for page in self._fetch(collection, scope, wanted, fields=[PAYLOAD]):
+            found += [_readable(_to_chunk, record) for record in page]
+        return found
 
     async def search(self, query: SearchQuery) -> SearchResult:
         home = await self._home(query.collection)
@@ -455,6 +473,10 @@ def _namespace(collection: str, scope: Scope) -> str:
 
 def _scope_of(point: Point) -> Scope:
     return Scope(tenant=point.payload["tenant"], knowledge_base_id=UUID(point.payload["knowledge_base_id"]))
+
+
+def _to_chunk(record: Mapping[str, Any]) -> StoredChunk:
+    return StoredChunk(id=UUID(record["_id"]), payload=read_payload(record))
 
 
 def _sparse_clause(vector: SparseVector) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from kbmesh_retriever.stores.conditions import (
     check_condition,
     metadata_name,
 )
-from kbmesh_retriever.stores.port import Condition, PointFilter
+from kbmesh_retriever.stores.port import ChunkRange, Condition, PointFilter
 
 OPEN = "open"
 """Field that says whether everybody may read the point."""
@@ -32,6 +32,7 @@ def build_filter(
     document_id: UUID | None = None,
     generations: Collection[int] = (),
     indexes: Collection[int] | None = None,
+    ranges: Collection[ChunkRange] | None = None,
     with_dense: bool = False,
 ) -> Expression | None:
     """None where nothing is asked. Tenant and knowledge base are the namespace. Raises InvalidField for a condition
@@ -49,6 +50,8 @@ def build_filter(
         clauses.append({"generation": {"$in": sorted(generations)}})
     if indexes is not None:
         clauses.append({"index": {"$in": sorted(indexes)}})
+    if ranges is not None:
+        clauses.append(_any([_within(one) for one in ranges]))
     if wanted is not None:
         clauses += [_condition(condition) for condition in wanted.all]
         if wanted.any:
@@ -81,6 +84,16 @@ def _spelled(name: str) -> str:
         chr(byte) if chr(byte).isascii() and chr(byte).isalnum() else f"_{byte:02x}"
         for byte in name.encode("utf-8", "surrogatepass")
     )
+
+
+def _within(chunks: ChunkRange) -> Expression:
+    return {
+        "$and": [
+            {"document_id": {"$eq": str(chunks.document_id)}},
+            {"generation": {"$eq": chunks.generation}},
+            {"index": {"$gte": chunks.first, "$lte": chunks.last}},
+        ]
+    }
 
 
 def _condition(condition: Condition) -> Expression:

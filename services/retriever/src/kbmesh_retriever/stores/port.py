@@ -67,7 +67,8 @@ class Point:
     Payload keys: tenant, knowledge_base_id, document_id (UUIDs as text), external_id, generation (int), index (int),
     text, context, start, end, start_byte, end_byte, chunk_type, heading_path (list), pages (list), source_type,
     media_type, strategy, token_count, metadata (map of text to text). May be absent: author (text), time (seconds since
-    1970 UTC, a number), tags (list of texts), principals (list of texts: who may read it; absent or empty, everybody).
+    1970 UTC, a number), tags (list of texts), principals (list of texts: who may read it; absent or empty, everybody),
+    blank_before (text: the white space that parts it from the chunks before it).
     """
 
     id: UUID
@@ -112,6 +113,26 @@ class SearchResult:
     keyword: tuple[Hit, ...]
     keyword_served: bool = True
     """False where words were asked for and the collection cannot be searched by them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkRange:
+    """Chunks of one version of a document that stand one after the other."""
+
+    document_id: UUID
+    generation: int
+    first: int
+    """Index of the first, from 0."""
+    last: int
+    """Index of the last; there need not be so many."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredChunk:
+    """A chunk that was read by its place."""
+
+    id: UUID
+    payload: Mapping[str, Any] = field(repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +184,19 @@ class VectorStore(Protocol):
     ) -> AsyncIterator[Sequence[Point]]:
         """The points of that version of the document, page by page, with vectors and the whole payload as they were
         written."""
+        ...
+
+    async def read_chunks(
+        self,
+        collection: str,
+        scope: Scope,
+        ranges: Sequence[ChunkRange],
+        *,
+        principals: Collection[str] | None = None,
+    ) -> Sequence[StoredChunk]:
+        """Those of these chunks that there are, each once, in no order. One call to the store, or a page after the other
+        where its answers are bounded. `principals` as in `SearchQuery`. A collection that does not exist holds
+        nothing."""
         ...
 
     async def search(self, query: SearchQuery) -> SearchResult:

@@ -24,6 +24,7 @@ from qdrant_client.common.client_exceptions import QdrantException
 from kbmesh_retriever.stores.conditions import check_selective, check_update, metadata_numbers
 from kbmesh_retriever.stores.filters import METADATA_NUMBERS, build_filter, metadata_path
 from kbmesh_retriever.stores.port import (
+    ChunkRange,
     CollectionInfo,
     Distance,
     Point,
@@ -31,12 +32,14 @@ from kbmesh_retriever.stores.port import (
     Scope,
     SearchQuery,
     SearchResult,
+    StoredChunk,
 )
 from kbmesh_retriever.stores.qdrant_points import (
     DEPENDENCY,
     as_it_is,
     nearness,
     threshold,
+    to_chunk,
     to_hits,
     to_point,
     to_struct,
@@ -190,11 +193,26 @@ class QdrantStore:
         filter_ = build_filter(scope, document_id=document_id, generations=[generation])
         offset: Any = None
         while True:
-            records, offset = await self._scroll(collection, filter_, offset)
+            records, offset = await self._scroll(collection, filter_, limit=UPSERT_BATCH_POINTS, offset=offset)
             if records:
                 yield [to_point(record) for record in records]
             if offset is None:
                 return
+
+    async def read_chunks(
+        self,
+        collection: str,
+        scope: Scope,
+        ranges: Sequence[ChunkRange],
+        *,
+        principals: Collection[str] | None = None,
+    ) -> Sequence[StoredChunk]:
+        if not ranges:
+            return []
+        filter_ = build_filter(scope, principals=principals, ranges=ranges)
+        most = sum(one.last - one.first + 1 for one in ranges)
+        records, _ = await self._scroll(collection, filter_, limit=most, with_vectors=False)
+        return [to_chunk(record) for record in records]
 
     async def search(self, query: SearchQuery) -> SearchResult:
         vectors: dict[str, list[float] | models.SparseVector] = {}
@@ -298,16 +316,16 @@ class QdrantStore:
         await self._client.close()
 
     async def _scroll(
-        self, collection: str, filter_: models.Filter, offset: Any
+        self, collection: str, filter_: models.Filter, *, limit: int, offset: Any = None, with_vectors: bool = True
     ) -> tuple[Sequence[models.Record], Any]:
         answer = await self._call_on_existing(
             lambda timeout: self._client.scroll(
                 collection,
                 scroll_filter=filter_,
-                limit=UPSERT_BATCH_POINTS,
+                limit=limit,
                 offset=offset,
                 with_payload=_PAYLOAD,
-                with_vectors=True,
+                with_vectors=with_vectors,
                 timeout=timeout,
             )
         )

@@ -10,7 +10,7 @@ from qdrant_client import models
 
 from kbmesh_retriever.stores.conditions import metadata_numbers
 from kbmesh_retriever.stores.filters import METADATA_NUMBERS
-from kbmesh_retriever.stores.port import Distance, Hit, Point, SearchQuery, SparseVector
+from kbmesh_retriever.stores.port import Distance, Hit, Point, SearchQuery, SparseVector, StoredChunk
 from kbmesh_retriever.stores.schema import BM25, DENSE
 
 DEPENDENCY = "qdrant"
@@ -39,6 +39,13 @@ def to_point(record: models.Record) -> Point:
         else SparseVector(indices=(), values=()),
         payload=record.payload or {},
     )
+
+
+def to_chunk(record: models.Record) -> StoredChunk:
+    try:
+        return StoredChunk(id=UUID(str(record.id)), payload=record.payload or {})
+    except ValueError as error:
+        raise DependencyInvalidResponse(DEPENDENCY, "a point was not written by kbmesh: its id is no UUID") from error
 
 
 def to_hits(points: Sequence[models.ScoredPoint], scale: Callable[[float], float]) -> tuple[Hit, ...]:
