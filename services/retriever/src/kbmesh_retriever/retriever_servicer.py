@@ -44,14 +44,18 @@ class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
         self, request: pb.RetrieveRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> pb.RetrieveResponse:
         call = current_call()
-        answer = await self._retrieval.answer(read_request(request), tenant=call.tenant, deadline=call.deadline)
+        answer = await self._retrieval.answer(
+            read_request(request), tenant=call.tenant, principals=call.principals, deadline=call.deadline
+        )
         return write_answer(answer, request_id=call.request_id)
 
     async def RetrieveStream(
         self, request: pb.RetrieveStreamRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[pb.RetrieveStreamResponse]:
         call = current_call()
-        answers = self._retrieval.answers(read_request(request.request), tenant=call.tenant, deadline=call.deadline)
+        answers = self._retrieval.answers(
+            read_request(request.request), tenant=call.tenant, principals=call.principals, deadline=call.deadline
+        )
         async with aclosing(answers):
             async for answer in answers:
                 message = write_answer(answer, request_id=call.request_id)

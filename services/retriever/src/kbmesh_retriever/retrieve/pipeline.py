@@ -1,7 +1,7 @@
 """A question from its knowledge bases to its answer, under one deadline."""
 
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -80,34 +80,49 @@ class Retrieval:
         self._clock = clock
         self._searcher = Searcher(store, catalog, concurrency=limits.search_concurrency, clock=clock)
 
-    async def answer(self, request: RetrievalRequest, *, tenant: str, deadline: Deadline | None) -> Answer:
-        """The final answer. Raises InvalidField, RequestTooLarge, EmptyText, FeatureUnsupported, KnowledgeBaseNotFound
+    async def answer(
+        self,
+        request: RetrievalRequest,
+        *,
+        tenant: str,
+        deadline: Deadline | None,
+        principals: Collection[str] = (),
+    ) -> Answer:
+        """The final answer for a caller who is all of `principals`. Raises InvalidField, RequestTooLarge, EmptyText, FeatureUnsupported, KnowledgeBaseNotFound
         (the tenant has none of those named), DeadlineExceeded or DependencyUnavailable (before anything was found),
         and for VECTOR_ONLY what the embedder raises."""
-        run = await self._find(request, tenant, deadline)
+        run = await self._find(request, tenant, principals, deadline)
         survivors = self._survivors(run)
         return await self._finish(run, await self._reranked(run, survivors), is_final=True)
 
     async def answers(
-        self, request: RetrievalRequest, *, tenant: str, deadline: Deadline | None
+        self,
+        request: RetrievalRequest,
+        *,
+        tenant: str,
+        deadline: Deadline | None,
+        principals: Collection[str] = (),
     ) -> AsyncGenerator[Answer, None]:
         """The fused order first, without a context block, where a reranked one is to follow; then the final answer.
         Raises as `answer` does."""
-        run = await self._find(request, tenant, deadline)
+        run = await self._find(request, tenant, principals, deadline)
         survivors = self._survivors(run)
         if run.question.strategy.reranks and survivors:
             yield await self._finish(run, in_fused_order(survivors), is_final=False)
         yield await self._finish(run, await self._reranked(run, survivors), is_final=True)
 
-    async def _find(self, request: RetrievalRequest, tenant: str, deadline: Deadline | None) -> _Run:
+    async def _find(
+        self, request: RetrievalRequest, tenant: str, principals: Collection[str], deadline: Deadline | None
+    ) -> _Run:
         question = check(request, self._limits)
         journal = Journal(explain=question.explain, clock=self._clock)
         caller = deadline or Deadline.after(self._limits.default_deadline_seconds)
         budget = TimeBudget(deadline=caller.less(self._limits.reserve_seconds))
         with journal.timing(Stage.RESOLVE):
-            plan = await within(budget.seconds(), Stage.RESOLVE, make_plan(self._catalog, tenant, question))
+            planning = make_plan(self._catalog, tenant, question, principals=principals)
+            plan = await within(budget.seconds(), Stage.RESOLVE, planning)
         journal.name_targets(plan.targets)
-        queries = await self._queries(question, journal, budget)
+        queries = await self._queries(question, plan, journal, budget)
         with journal.timing(Stage.EMBED):
             vectors = await self._vectors(question, plan, queries, budget)
         failures = dict(plan.refused)
@@ -149,9 +164,11 @@ class Retrieval:
             found=found,
         )
 
-    async def _queries(self, question: Question, journal: Journal, budget: TimeBudget) -> tuple[str, ...]:
+    async def _queries(
+        self, question: Question, plan: Plan, journal: Journal, budget: TimeBudget
+    ) -> tuple[str, ...]:
         """The caller's own, then rephrasings where the strategy asks for them and the language model gives any."""
-        if question.strategy is not Strategy.ADVANCED:
+        if question.strategy is not Strategy.ADVANCED or not plan.targets:
             return (question.query,)
         seconds = budget.seconds(share=_SHARE_BEFORE_SEARCH, at_most=self._limits.rephrase_timeout_seconds)
         try:
