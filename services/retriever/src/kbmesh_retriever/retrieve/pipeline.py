@@ -88,9 +88,9 @@ class Retrieval:
         deadline: Deadline | None,
         principals: Collection[str] = (),
     ) -> Answer:
-        """The final answer for a caller who is all of `principals`. Raises InvalidField, RequestTooLarge, EmptyText, FeatureUnsupported, KnowledgeBaseNotFound
-        (the tenant has none of those named), DeadlineExceeded or DependencyUnavailable (before anything was found),
-        and for VECTOR_ONLY what the embedder raises."""
+        """The final answer, for a caller who is all of `principals`. Raises InvalidField, RequestTooLarge, EmptyText,
+        FeatureUnsupported, KnowledgeBaseNotFound (the tenant has none of those named), DeadlineExceeded or
+        DependencyUnavailable (before anything was found), and for VECTOR_ONLY what the embedder raises."""
         run = await self._find(request, tenant, principals, deadline)
         survivors = self._survivors(run)
         return await self._finish(run, await self._reranked(run, survivors), is_final=True)
