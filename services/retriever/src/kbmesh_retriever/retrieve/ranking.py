@@ -1,0 +1,102 @@
+"""From the lists of the knowledge bases to one order: fuse, deduplicate, rerank, with the thresholds on each."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from kbmesh_rpc.errors import Reason
+
+from kbmesh_retriever.mesh.port import RerankerPort
+from kbmesh_retriever.retrieve.candidates import fuse
+from kbmesh_retriever.retrieve.deduplicate import deduplicate
+from kbmesh_retriever.retrieve.fragment import Candidate
+from kbmesh_retriever.retrieve.request import Question, RetrievalLimits
+from kbmesh_retriever.retrieve.rerank import RerankOutcome, in_fused_order, rerank
+from kbmesh_retriever.retrieve.run import Run
+from kbmesh_retriever.retrieve.stage import Degradation, RerankMethod, ScoreStage, Stage
+from kbmesh_retriever.retrieve.threshold import sift
+
+_FEWEST_CANDIDATES = 100
+
+
+class Ranker:
+    """Ranks what was found. `reranker` is None where none is configured."""
+
+    def __init__(self, *, reranker: RerankerPort | None, limits: RetrievalLimits) -> None:
+        self._reranker = reranker
+        self._limits = limits
+
+    def survivors(self, run: Run) -> tuple[Candidate, ...]:
+        """In fused order, above the thresholds up to there, each saying something of its own."""
+        with run.journal.timing(Stage.FUSE):
+            fused = fuse(run.found.lists)
+            for candidate in fused:
+                run.passed.setdefault(candidate.target, set()).add(candidate.chunk_id)
+            sifted = _sift(run, fused, ScoreStage.FUSED)
+        run.journal.note(Stage.FUSE, fused, dropped=_reasons(sifted, fused, ScoreStage.FUSED))
+        most = _most_candidates(run.question)
+        with run.journal.timing(Stage.DEDUPLICATE):
+            distinct = deduplicate(sifted[:most])
+        reasons = {one.chunk_id: f"beyond the best {most}" for one in sifted[most:]}
+        reasons |= {dropped: f"says the same as {survivor}" for dropped, survivor in distinct.dropped.items()}
+        run.journal.note(Stage.DEDUPLICATE, sifted, dropped=reasons)
+        return distinct.survivors
+
+    async def reranked(self, run: Run, survivors: Sequence[Candidate]) -> RerankOutcome:
+        """In final order, above all thresholds; in fused order where nothing is or can be reranked."""
+        question, journal = run.question, run.journal
+        if not question.strategy.reranks:
+            outcome = in_fused_order(survivors)
+        else:
+            with journal.timing(Stage.RERANK):
+                outcome = await rerank(
+                    self._reranker,
+                    question.query,
+                    survivors,
+                    top_n=question.rerank_top_n,
+                    seconds=run.budget.seconds(at_most=self._limits.rerank_timeout_seconds),
+                    min_seconds=self._limits.min_rerank_seconds,
+                )
+        journal.degradations += outcome.degradations
+        kept: Sequence[Candidate] = outcome.candidates
+        stages = [ScoreStage.FINAL]
+        if outcome.method is RerankMethod.CROSS_ENCODER:
+            stages.insert(0, ScoreStage.RERANK_PROBABILITY)
+        elif question.strategy.reranks and outcome.method is RerankMethod.NONE:
+            # The final score is of another scale then: its threshold would drop everything.
+            stages = []
+        _note_unused_thresholds(run, stages)
+        for stage in stages:
+            kept = _sift(run, kept, stage)
+        if question.strategy.reranks:
+            reasons = _reasons(kept, outcome.candidates, *stages)
+            journal.note(Stage.RERANK, outcome.candidates, dropped=reasons, label=outcome.method.value)
+        return RerankOutcome(candidates=tuple(kept), method=outcome.method, degradations=outcome.degradations)
+
+
+def _note_unused_thresholds(run: Run, used: Sequence[ScoreStage]) -> None:
+    late = {ScoreStage.RERANK_PROBABILITY, ScoreStage.FINAL}
+    asked = {stage for target in run.plan.targets for stage in target.thresholds}
+    for stage in sorted((asked & late) - set(used)):
+        message = f"the threshold on {stage.value} was not applied: there is no such score in this answer"
+        run.journal.degradations.append(
+            Degradation(stage=Stage.RERANK, reason=Reason.FEATURE_UNSUPPORTED, message=message)
+        )
+
+
+def _sift(run: Run, candidates: Sequence[Candidate], stage: ScoreStage) -> tuple[Candidate, ...]:
+    sifted = sift(candidates, run.targets, stage)
+    for candidate in sifted.dropped:
+        run.passed[candidate.target].discard(candidate.chunk_id)
+    return sifted.kept
+
+
+def _most_candidates(question: Question) -> int:
+    """How many are compared with each other: several times what can be reranked or returned, whatever the number of
+    knowledge bases."""
+    return max(_FEWEST_CANDIDATES, 4 * question.top_k, 2 * question.rerank_top_n)
+
+
+def _reasons(kept: Sequence[Candidate], of: Sequence[Candidate], *stages: ScoreStage) -> dict[UUID, str]:
+    passed = {candidate.chunk_id for candidate in kept}
+    names = " or ".join(stage.value for stage in stages)
+    return {one.chunk_id: f"below the {names} threshold" for one in of if one.chunk_id not in passed}
