@@ -72,7 +72,7 @@ def ingest(
         typer.Option(
             "--principal",
             metavar="NAME",
-            help="Who may read these documents: a user or a group. May be given several times. Everybody when left out.",
+            help="Who may read these documents: a user or a group. May be given several times. Everybody by default.",
         ),
     ] = None,
     tag: Annotated[
