@@ -89,6 +89,12 @@ class KnowledgeBases(knowledge_base_pb2_grpc.KnowledgeBaseServiceServicer):
             next_page_token=str(end) if end < len(names) else "",
         )
 
+    async def UpdateKnowledgeBase(
+        self, request: knowledge_base_pb2.UpdateKnowledgeBaseRequest, context: Context
+    ) -> knowledge_base_pb2.UpdateKnowledgeBaseResponse:
+        self._script.note(request)
+        return knowledge_base_pb2.UpdateKnowledgeBaseResponse(knowledge_base=request.knowledge_base)
+
     async def DeleteKnowledgeBase(
         self, request: knowledge_base_pb2.DeleteKnowledgeBaseRequest, context: Context
     ) -> knowledge_base_pb2.DeleteKnowledgeBaseResponse:

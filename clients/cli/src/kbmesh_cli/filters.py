@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from kbmesh_client import Condition, Filter, SourceType
@@ -49,10 +49,11 @@ def parse_filter(conditions: Sequence[str]) -> Filter | None:
             said.setdefault(field, []).extend(_values(field, value))
     if not (wanted or unwanted or ranges):
         return None
-    return Filter(
-        all=[*(Condition(field=field, any_of=values) for field, values in wanted.items()), *ranges],
-        none=[Condition(field=field, any_of=values) for field, values in unwanted.items()],
-    )
+    return Filter(all=(*_one_of(wanted), *ranges), none=_one_of(unwanted))
+
+
+def _one_of(said: Mapping[str, Sequence[str]]) -> tuple[Condition, ...]:
+    return tuple(Condition(field=field, any_of=tuple(values)) for field, values in said.items())
 
 
 def _check_field(field: str) -> None:
