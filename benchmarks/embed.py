@@ -16,7 +16,9 @@ from typing import Any
 
 import numpy as np
 from kbmesh_embedder.settings import EmbedderSettings
+from kbmesh_onnx.folder import load_card
 from kbmesh_onnx.pull import pull_model
+from kbmesh_onnx.session import ModelSession
 from kbmesh_onnx.tokenizer import ModelTokenizer
 
 from benchmarks.corpus import REPOSITORY
@@ -25,6 +27,7 @@ from benchmarks.encoder_peers import PYTHON, Peers, Taken
 from benchmarks.encoders import InProcess, Served, Work, int8_session
 from benchmarks.matmul import MatrixProducts
 from benchmarks.passages import read_passages
+from benchmarks.questions import read_questions
 from benchmarks.served import Service, service
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -148,7 +151,7 @@ def _measure_speed(options: argparse.Namespace, work: Work, folder: Path, runnin
         products = MatrixProducts(threads=options.threads)
         measures[MATMUL] = ours.measuring(products)
         try:
-            eighth = int8_session(folder, threads=options.threads)
+            eighth = int8_session(folder, copies=options.models.parent / "int8", threads=options.threads)
             measures[INT8] = InProcess(eighth, work).measure
         except ValueError as error:
             eighth, missing["int8"] = None, str(error)
@@ -176,6 +179,7 @@ def _measure_speed(options: argparse.Namespace, work: Work, folder: Path, runnin
     report["int8_min_cosine"] = (
         float((InProcess(eighth, work).vectors() * ours.vectors()).sum(axis=1).min()) if eighth is not None else None
     )
+    report["int8_top10_overlap"] = _overlap(options, work, folder, eighth) if eighth is not None else None
     report["missing"] = missing
     report["texts_per_s"] = {name: round(speed, 2) for name, speed in speeds.items()}
     report["wall_seconds"] = {name: [round(each.wall_seconds, 3) for each in rounds] for name, rounds in taken.items()}
@@ -186,6 +190,20 @@ def _measure_speed(options: argparse.Namespace, work: Work, folder: Path, runnin
     }
     report["peers"] = libraries
     return report
+
+
+def _overlap(options: argparse.Namespace, work: Work, folder: Path, eighth: ModelSession) -> float:
+    """Of the ten passages nearest to a question by fp32, the share that int8 finds too; the mean over questions."""
+    card = load_card(folder)
+    questions = [question.question for question in read_questions()]
+    asked = Work.of(
+        ModelTokenizer.load(folder, card), questions, max_tokens=card.max_tokens, batch_tokens=options.batch_tokens
+    )
+    nearest = []
+    for session in (ModelSession.open(folder, card, device="cpu", intra_op_threads=options.threads), eighth):
+        likeness = InProcess(session, asked).vectors() @ InProcess(session, work).vectors().T
+        nearest.append(np.argsort(-likeness, axis=1)[:, :10])
+    return float(np.mean([len(set(a) & set(b)) / len(a) for a, b in zip(*nearest, strict=True)]))
 
 
 def _seconds(taken: Taken) -> str:

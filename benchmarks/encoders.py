@@ -1,6 +1,7 @@
 """kbmesh's ways from texts to vectors: a session in this process, and a service in another one."""
 
 import asyncio
+import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
@@ -11,8 +12,9 @@ import numpy as np
 from kbmesh.embedder.v1 import embedder_pb2 as pb2
 from kbmesh.embedder.v1 import embedder_pb2_grpc
 from kbmesh_onnx.device_settings import DeviceSettings
-from kbmesh_onnx.errors import ModelFolderError
+from kbmesh_onnx.errors import ExportError, ModelFolderError
 from kbmesh_onnx.folder import load_card
+from kbmesh_onnx.int8 import write_int8
 from kbmesh_onnx.padding import pad
 from kbmesh_onnx.session import ModelSession
 from kbmesh_onnx.tokenizer import ModelTokenizer
@@ -163,12 +165,20 @@ def vectors_of(answer: pb2.EmbedStreamResponse) -> Floats:
     return np.frombuffer(batch.data, dtype="<f4").reshape(batch.count, batch.dimension)
 
 
-def int8_session(folder: Path, *, threads: int) -> ModelSession:
-    """The model's int8 file. Raises ValueError where there is none."""
+def int8_session(folder: Path, *, copies: Path, threads: int) -> ModelSession:
+    """The model in int8: its own file, or one that is made in a copy of the folder under `copies` and kept there for
+    the next time. Raises ValueError where the model has no int8 form that is good enough."""
     settings = DeviceSettings(precision="int8")
     try:
-        return ModelSession.open(folder, load_card(folder), device="cpu", intra_op_threads=threads, settings=settings)
-    except ModelFolderError as error:
+        card = load_card(folder)
+        if card.int8 is None:
+            source, folder = folder, copies / f"{card.name}-{card.fingerprint[:16]}"
+            if not folder.exists():
+                shutil.copytree(source, folder)
+            copied = load_card(folder)
+            card = copied if copied.int8 is not None else write_int8(folder)
+        return ModelSession.open(folder, card, device="cpu", intra_op_threads=threads, settings=settings)
+    except (ModelFolderError, ExportError) as error:
         raise ValueError(str(error)) from error
 
 

@@ -129,6 +129,21 @@ async def test_a_short_call_waits_for_one_slice_of_a_long_one(in_order: bool) ->
     lane.close()
 
 
+async def test_a_short_call_does_not_wait_for_a_text_that_is_longer_than_a_slice() -> None:
+    """A tokeniser cannot put a text down: one of 100,000 tokens takes it a quarter of a second."""
+    worker = Worker()
+    lane = TokenizingLane("test")
+    long = asyncio.create_task(lane.run(worker, ["l" * (SLICE_CHARACTERS + 1)]))
+    await asyncio.to_thread(worker.entered.acquire)
+    short = asyncio.create_task(lane.run(worker, ["s"]))
+    # The short one has come as far as the long one, which has not ended.
+    await asyncio.to_thread(worker.entered.acquire)
+    assert not long.done()
+    worker.open()
+    assert (await long, await short) == ([0], [0])
+    lane.close()
+
+
 async def test_characters_that_wait_are_limited_and_given_back() -> None:
     worker = Worker()
     lane = TokenizingLane("test", in_order=True, limit_characters=10)

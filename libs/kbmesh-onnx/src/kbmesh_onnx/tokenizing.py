@@ -18,7 +18,8 @@ SLICE_CHARACTERS = 65_536
 
 
 class TokenizingLane:
-    """One thread that tokenises for one kind of call.
+    """A thread that tokenises for one kind of call, and a second one for texts that are longer than a slice: the
+    tokeniser cannot put a text down once it has begun it.
 
     A call is cut into slices of whole texts. Where `in_order` is false the calls take turns, slice by slice, so that a
     short one is soon done whatever the others bring; else each call waits until the ones before it are done, so that
@@ -27,6 +28,7 @@ class TokenizingLane:
 
     def __init__(self, name: str, *, in_order: bool = False, limit_characters: int = LANE_CHARACTERS) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"tokenizer-{name}")
+        self._long_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"tokenizer-{name}-long")
         self._turn = asyncio.Lock() if in_order else None
         self._limit = limit_characters
         self._characters = 0
@@ -66,13 +68,16 @@ class TokenizingLane:
                 raise BatcherClosedError("the tokenising lane is closed")
             if deadline is not None and deadline <= time.monotonic():
                 raise ItemExpiredError("while it waited to be tokenised")
-            results += await loop.run_in_executor(self._thread, self._timed, work, texts[start:end], start)
+            is_long = end - start == 1 and len(texts[start]) > SLICE_CHARACTERS
+            thread = self._long_thread if is_long else self._thread
+            results += await loop.run_in_executor(thread, self._timed, work, texts[start:end], start)
         return results
 
     def close(self) -> None:
-        """Ends the thread once it has done what it was given. Calls that have slices left end as BatcherClosedError."""
+        """Ends the threads once they have done what they were given. Calls that have slices left end as BatcherClosedError."""
         self._closed = True
         self._thread.shutdown(wait=False)
+        self._long_thread.shutdown(wait=False)
 
     def _timed(
         self, work: Callable[[Sequence[str], int], Sequence[ResultT]], texts: Sequence[str], start: int
