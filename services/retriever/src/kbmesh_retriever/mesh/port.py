@@ -72,6 +72,7 @@ class Reranked:
 
     method: Literal["cross_encoder", "late_interaction"]
     model: str
+    fingerprint: str = ""
     results: tuple[Relevance, ...]
 
 

@@ -39,6 +39,7 @@ class RerankerClient:
         return Reranked(
             method=method,
             model=response.model,
+            fingerprint=response.model_fingerprint,
             results=tuple(_relevance(result, method) for result in response.results),
         )
 
