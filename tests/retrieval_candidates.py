@@ -15,6 +15,7 @@ def candidate(
     document: str = "",
     start: int = 0,
     key: str = "",
+    index: int = 0,
 ) -> Candidate:
     """One whose ids come from what it says and where."""
     return Candidate(
@@ -23,6 +24,7 @@ def candidate(
             knowledge_base_id=uuid5(_NAMES, str(target)),
             document_id=uuid5(_NAMES, f"{target}|{document or text}"),
             generation=1,
+            index=index,
             text=text,
             context="",
             span=Span(start=start, end=start + len(text), start_byte=start, end_byte=start + len(text.encode())),

@@ -1,4 +1,4 @@
-"""A reader sees where a fragment comes from, and a prompt gets as much as fits."""
+"""A reader sees where a fragment comes from."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,10 +8,9 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kbmesh_retriever.attribution.context_block import ContextBlock, Source, build_context_block, estimate_tokens
-from kbmesh_retriever.attribution.sources import display_fields, label_of, preview_of
+from kbmesh_retriever.attribution.display import DisplayKind, display_of
+from kbmesh_retriever.attribution.sources import label_of, preview_of
 from kbmesh_retriever.catalog.port import Document
-from kbmesh_rpc.errors import DependencyUnavailable
 
 
 def document(source_type: str, **metadata: str) -> Document:
@@ -36,8 +35,12 @@ def document(source_type: str, **metadata: str) -> Document:
 
 
 def shown(of: Document, heading_path: Sequence[str] = (), pages: Sequence[int] = (), **metadata: str) -> list[str]:
-    fields = display_fields(of, metadata, heading_path=heading_path, pages=pages)
-    return [f"{field.label}: {field.value}" for field in fields]
+    display = display_of(of, metadata, heading_path=heading_path, pages=pages)
+    return [f"{field.label}: {field.value}" for field in display.fields]
+
+
+def kind(of: Document, **metadata: str) -> DisplayKind:
+    return display_of(of, metadata, heading_path=(), pages=()).kind
 
 
 def test_each_kind_of_source_shows_its_own_fields() -> None:
@@ -51,17 +54,62 @@ def test_each_kind_of_source_shows_its_own_fields() -> None:
         "Subject: Outage",
         "Date: 1 March",
     ]
-    assert shown(document("code", repository="shop", path="pay.py"), start_line="12", end_line="40") == [
+    assert shown(document("code", repository="shop", path="pay.py"), start_line="12", end_line="40", symbol="pay") == [
         "Repository: shop",
         "Path: pay.py",
         "Lines: 12–40",
+        "Symbol: pay",
         "Author: Ada",
     ]
     assert shown(document("file"), heading_path=["Payments", "Refunds"], pages=[3, 4]) == [
+        "Title: Runbook",
         "Author: Ada",
         "Section: Payments › Refunds",
         "Pages: 3–4",
     ]
+    assert shown(document("web_page"), heading_path=["Refunds"]) == [
+        "Site: wiki.example",
+        "Title: Runbook",
+        "Author: Ada",
+        "Section: Refunds",
+    ]
+    assert shown(document("web_page", site="The Wiki"))[0] == "Site: The Wiki"
+    pdf = replace(document("file"), media_type="application/pdf", author="")
+    assert shown(pdf, pages=[7]) == ["Title: Runbook", "Page: 7"]
+    ticket = document("ticket", key="OPS-7", status="open", assignee="Bob", reporter="Eve")
+    assert shown(ticket) == [
+        "Ticket: OPS-7",
+        "Status: open",
+        "Assignee: Bob",
+        "Reporter: Eve",
+        "Title: Runbook",
+        "Author: Ada",
+    ]
+
+
+def test_a_block_has_a_kind() -> None:
+    assert kind(document("slack")) is DisplayKind.SLACK
+    assert kind(document("email")) is DisplayKind.MAIL
+    assert kind(document("web_page")) is DisplayKind.WEB_PAGE
+    assert kind(document("code")) is DisplayKind.CODE
+    assert kind(document("ticket")) is DisplayKind.TICKET
+    assert kind(document("file")) is DisplayKind.GENERIC
+    assert kind(document("generic")) is DisplayKind.GENERIC
+    by_type = {
+        "application/pdf": DisplayKind.PDF,
+        "text/html; charset=utf-8": DisplayKind.WEB_PAGE,
+        "message/rfc822": DisplayKind.MAIL,
+        "text/markdown": DisplayKind.GENERIC,
+    }
+    assert {name: kind(replace(document("file"), media_type=name)) for name in by_type} == by_type
+    assert kind(document("email"), attachment="Plan.PDF") is DisplayKind.PDF
+    assert kind(document("email"), attachment="plan.txt") is DisplayKind.GENERIC
+    assert kind(document("file"), language="python", start_line="3") is DisplayKind.CODE
+
+
+def test_an_address_that_is_none_names_no_site() -> None:
+    for uri in ("", "s3://bucket/page.html", "http://[", "file:///page.html"):
+        assert shown(replace(document("web_page"), uri=uri, author="")) == ["Title: Runbook"]
 
 
 ATTACHED = {
@@ -88,7 +136,7 @@ def test_an_attachment_is_shown_with_its_mail() -> None:
     assert shown(mail, attachment="a.pdf") == ["Attachment: a.pdf"]
     assert shown(mail, attachment="a.pdf", mail_date="2026-03-01") == ["Attachment: a.pdf", "Of mail: 2026-03-01"]
     code = {**ATTACHED, "language": "python", "symbol": "Zoo.feed", "start_line": "3", "end_line": "9"}
-    assert shown(mail, **code)[2:] == ["Symbol: Zoo.feed", "Language: python", "Lines: 3–9"]
+    assert shown(mail, **code)[2:] == ["Lines: 3–9", "Symbol: Zoo.feed", "Language: python"]
     channel = {**ATTACHED, "channel": "ops", "users": "Eve", "start_ts": "1772357400.000100", "message_count": "2"}
     assert shown(mail, **channel)[2:] == ["Channel: ops", "User: Eve", "Time: 2026-03-01 09:30"]
 
@@ -122,7 +170,8 @@ def test_a_message_of_slack_shows_when_it_was_said_and_in_which_thread() -> None
 
 def test_code_without_one_symbol_shows_those_it_has() -> None:
     fields = shown(document("code"), symbols="pay, refund", language="python", lines="1–9")
-    assert fields == ["Symbol: pay, refund", "Language: python", "Lines: 1–9", "Author: Ada"]
+    # Without a path it is what the caller calls the file by.
+    assert fields == ["Path: doc", "Lines: 1–9", "Symbol: pay, refund", "Language: python", "Author: Ada"]
 
 
 @pytest.mark.parametrize(
@@ -158,81 +207,3 @@ def test_a_preview_is_short_and_on_one_line(text: str) -> None:
 def test_a_preview_ends_with_a_word() -> None:
     assert preview_of("word " * 100) == ("word " * 32).rstrip() + "…"
     assert preview_of("a" * 200) == "a" * 160 + "…"
-
-
-async def words(texts: Sequence[str]) -> Sequence[int]:
-    """A tokenizer: two special tokens and one for each word."""
-    return [2 + len(text.split()) for text in texts]
-
-
-def source(number: int, text: str, context: str = "") -> Source:
-    return Source(chunk_id=UUID(int=number), label=f"Doc {number}", context=context, text=text)
-
-
-def numbers(block: ContextBlock) -> list[int]:
-    return [citation.chunk_id.int for citation in block.citations]
-
-
-async def test_all_that_fits_is_numbered_in_order() -> None:
-    block = await build_context_block([source(7, "First.", "In general"), source(9, "Second.")], 100, words)
-    assert block.text == "[1] Doc 7\nIn general\nFirst.\n\n[2] Doc 9\nSecond."
-    assert (block.tokens, block.estimated) == (12, False)
-    assert [(one.number, one.chunk_id.int, one.label) for one in block.citations] == [(1, 7, "Doc 7"), (2, 9, "Doc 9")]
-    assert (block.number_of(UUID(int=9)), block.number_of(UUID(int=8))) == (2, 0)
-
-
-async def test_what_does_not_fit_is_cut_at_a_sentence() -> None:
-    long = "One two three four. Five six seven eight. Nine ten eleven twelve. Thirteen fourteen fifteen."
-    block = await build_context_block([source(1, "Short."), source(2, long)], 20, words)
-    assert block.text == "[1] Doc 1\nShort.\n\n[2] Doc 2\nOne two three four. Five six seven eight."
-    assert block.tokens <= 20
-
-
-async def test_what_cannot_be_cut_is_left_out_and_a_smaller_one_after_it_comes_in() -> None:
-    endless = "word " * 100
-    block = await build_context_block([source(1, endless), source(2, "Small one.")], 20, words)
-    assert numbers(block) == [2]
-    assert block.text == "[1] Doc 2\nSmall one."
-
-
-async def test_japanese_is_cut_at_its_own_full_stop() -> None:
-    async def characters(texts: Sequence[str]) -> Sequence[int]:
-        return [len(text) for text in texts]
-
-    text = "障害が発生しました。原因は調査中です。" + "復旧の見込みは未定です。" * 5
-    block = await build_context_block([source(1, text)], 30, characters)
-    assert block.text == "[1] Doc 1\n障害が発生しました。"
-
-
-async def test_without_a_tokenizer_the_tokens_are_estimated_and_say_so() -> None:
-    async def down(texts: Sequence[str]) -> Sequence[int]:
-        raise DependencyUnavailable("embedder", "down")
-
-    block = await build_context_block([source(1, "First."), source(2, "Second.")], 100, down)
-    assert block.estimated
-    assert block.tokens == estimate_tokens(block.text)
-    assert estimate_tokens("abcd" * 10) == 10
-    assert estimate_tokens("障害発生") == 4
-
-
-async def test_nothing_to_say() -> None:
-    block = await build_context_block([], 100, words)
-    assert (block.text, block.tokens, block.citations) == ("", 0, ())
-
-
-sentences = st.lists(st.sampled_from(["Yes.", "It was down.", "Why did it fail?", "no end"]), min_size=1, max_size=12)
-
-
-@pytest.mark.parametrize("budget", [5, 12, 30, 80])
-@given(st.lists(sentences, max_size=6))
-@settings(max_examples=40, deadline=None)
-async def test_the_budget_is_never_exceeded_and_text_never_altered(budget: int, texts: list[list[str]]) -> None:
-    sources = [source(number, " ".join(text)) for number, text in enumerate(texts, start=1)]
-    block = await build_context_block(sources, budget, words)
-    assert block.tokens <= budget
-    assert [citation.number for citation in block.citations] == list(range(1, len(block.citations) + 1))
-    assert numbers(block) == sorted(numbers(block))
-    parts = block.text.split("\n\n") if block.text else []
-    for part, number in zip(parts, numbers(block), strict=True):
-        _, text = part.split("\n", 1)
-        assert sources[number - 1].text.startswith(text)

@@ -12,10 +12,11 @@ from kbmesh_rpc.errors import FieldViolation, InvalidField
 from kbmesh_rpc.status import to_item_error
 
 from kbmesh_retriever.attribution.context_block import ContextBlock
+from kbmesh_retriever.attribution.links import link_of
 from kbmesh_retriever.catalog.port import Document
 from kbmesh_retriever.enum_names import source_type_of
 from kbmesh_retriever.retrieve.answer import Answer, KnowledgeBaseReport, Place, Result, StageTrace
-from kbmesh_retriever.retrieve.fragment import Fragment
+from kbmesh_retriever.retrieve.fragment import Span
 from kbmesh_retriever.retrieve.request import RetrievalRequest, Selector
 from kbmesh_retriever.retrieve.stage import Degradation, RerankMethod, ScoreStage, Strategy
 from kbmesh_retriever.stores.port import Condition, PointFilter
@@ -43,7 +44,17 @@ def read_request(message: pb.RetrieveRequest) -> RetrievalRequest:
         context_budget_tokens=message.context_budget_tokens if message.HasField("context_budget_tokens") else None,
         filter=_filter(message.filter) if message.HasField("filter") else None,
         explain=message.explain,
-        profile=message.profile,
+        thresholds=tuple(
+            (_known(f"thresholds[{index}].stage", _SCORE_STAGES, one.stage), one.min_score)
+            for index, one in enumerate(message.thresholds)
+        ),
+        max_results_per_document=message.max_results_per_document
+        if message.HasField("max_results_per_document")
+        else None,
+        diversity=message.diversity,
+        expand=message.expand,
+        hypothetical_answer=message.hypothetical_answer,
+        context_tokenizer=message.context_tokenizer,
     )
 
 
@@ -126,7 +137,7 @@ def _result(result: Result) -> pb.RetrieveResult:
         document=_source(result.place.document),
         knowledge_base=result.place.knowledge_base.name,
         knowledge_base_id=str(result.place.knowledge_base.public_id),
-        span=_span(fragment),
+        span=_span(fragment.span),
         chunk_id=str(fragment.chunk_id),
         chunk_type=fragment.chunk_type,
         heading_path=fragment.heading_path,
@@ -134,7 +145,11 @@ def _result(result: Result) -> pb.RetrieveResult:
         metadata=fragment.metadata,
         tags=result.place.document.tags,
         preview=result.preview,
-        display=[pb.DisplayField(label=field.label, value=field.value) for field in result.display],
+        display=[pb.DisplayField(label=field.label, value=field.value) for field in result.display.fields],
+        display_kind=pb.DisplayKind.Value(f"DISPLAY_KIND_{result.display.kind.name}"),
+        link=link_of(result.place.document.uri),
+        expanded_text=result.expansion.text if result.expansion else "",
+        expanded_span=_span(result.expansion.span) if result.expansion else None,
         duplicates=[_further_citation(place) for place in result.duplicates],
     )
 
@@ -143,13 +158,13 @@ def _further_citation(place: Place) -> pb.FurtherCitation:
     return pb.FurtherCitation(
         document=_source(place.document),
         knowledge_base=place.knowledge_base.name,
-        span=_span(place.candidate.fragment),
+        span=_span(place.candidate.fragment.span),
         chunk_id=str(place.candidate.chunk_id),
+        link=link_of(place.document.uri),
     )
 
 
-def _span(fragment: Fragment) -> chunker_pb2.Span:
-    span = fragment.span
+def _span(span: Span) -> chunker_pb2.Span:
     return chunker_pb2.Span(start=span.start, end=span.end, start_byte=span.start_byte, end_byte=span.end_byte)
 
 
@@ -198,7 +213,8 @@ def _context(block: ContextBlock) -> pb.ContextBlock:
         tokens=block.tokens,
         estimated=block.estimated,
         citations=[
-            pb.Citation(number=one.number, chunk_id=str(one.chunk_id), label=one.label) for one in block.citations
+            pb.Citation(number=one.number, chunk_id=str(one.chunk_id), label=one.label, cut=one.cut)
+            for one in block.citations
         ],
     )
 
@@ -208,6 +224,8 @@ def _trace(trace: StageTrace) -> pb.StageTrace:
         stage=pb.Stage.Value(f"STAGE_{trace.stage.name}"),
         label=trace.label,
         milliseconds=trace.milliseconds,
+        started_milliseconds=trace.started_milliseconds,
+        note=trace.note,
         candidates=[
             pb.CandidateTrace(
                 chunk_id=str(one.chunk_id),

@@ -7,8 +7,9 @@ from uuid import UUID
 from kbmesh_rpc.errors import KbmeshError
 
 from kbmesh_retriever.attribution.context_block import ContextBlock
-from kbmesh_retriever.attribution.sources import DisplayField
+from kbmesh_retriever.attribution.display import Display
 from kbmesh_retriever.catalog.port import Document, KnowledgeBase
+from kbmesh_retriever.retrieve.expansion import Expansion
 from kbmesh_retriever.retrieve.fragment import Candidate
 from kbmesh_retriever.retrieve.stage import Degradation, RerankMethod, Stage, Status, Strategy
 
@@ -32,9 +33,11 @@ class Result:
     citation: int
     """Its number in the context block, from 1; 0 where it is not in it."""
     preview: str
-    display: tuple[DisplayField, ...]
+    display: Display
     duplicates: tuple[Place, ...]
     """Other places that say the same."""
+    expansion: Expansion | None = None
+    """The fragment with its neighbours, where they were asked for and could be read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +73,10 @@ class StageTrace:
     stage: Stage
     label: str
     milliseconds: float
+    started_milliseconds: float = 0.0
+    """After the call began."""
+    note: str = ""
+    """What it decided, for a person."""
     candidates: tuple[CandidateTrace, ...] = ()
 
 

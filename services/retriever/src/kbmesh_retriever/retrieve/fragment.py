@@ -2,13 +2,15 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any, Self, TypeVar
 from uuid import UUID
 
 from kbmesh_rpc.errors import DependencyInvalidResponse
 
-from kbmesh_retriever.stores.port import Hit, Scope
+from kbmesh_retriever.stores.port import Hit, Scope, StoredChunk
+
+D = TypeVar("D")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +31,8 @@ class Fragment:
     knowledge_base_id: UUID
     document_id: UUID
     generation: int
+    index: int
+    """Place in its document, from 0."""
     text: str = field(repr=False)
     context: str = field(repr=False)
     span: Span
@@ -36,34 +40,50 @@ class Fragment:
     heading_path: tuple[str, ...]
     pages: tuple[int, ...]
     metadata: Mapping[str, str] = field(repr=False)
+    blank_before: str = field(repr=False, default="")
+    """White space that parts it from the chunks before it, as far as it is known."""
 
     @classmethod
     def from_hit(cls, hit: Hit, scope: Scope) -> Self:
         """Raises DependencyInvalidResponse where the hit has no usable id, score or payload, or is another tenant's
         or knowledge base's: the store's filter is the wall, and this is the guard on it."""
-        payload = hit.payload
-        if not isinstance(hit.id, UUID):
-            raise DependencyInvalidResponse("qdrant", "a point has an id that is no UUID")
-        if not math.isfinite(hit.score):
-            raise DependencyInvalidResponse("qdrant", f"point {hit.id} has a score that is no number")
+        check_hit(hit)
+        return cls._read(hit.id, hit.payload, scope)
+
+    @classmethod
+    def from_chunk(cls, chunk: StoredChunk, scope: Scope) -> Self:
+        """Raises as `from_hit`."""
+        return cls._read(chunk.id, chunk.payload, scope)
+
+    @classmethod
+    def _read(cls, chunk_id: UUID, payload: Mapping[str, Any], scope: Scope) -> Self:
         if payload.get("tenant") != scope.tenant or payload.get("knowledge_base_id") != str(scope.knowledge_base_id):
-            raise DependencyInvalidResponse("qdrant", f"point {hit.id} is not of the knowledge base that was searched")
+            raise DependencyInvalidResponse(
+                "qdrant", f"point {chunk_id} is not of the knowledge base that was searched"
+            )
         try:
             return cls(
-                chunk_id=hit.id,
+                chunk_id=chunk_id,
                 knowledge_base_id=scope.knowledge_base_id,
                 document_id=UUID(payload["document_id"]),
                 generation=int(payload["generation"]),
+                index=int(payload["index"]),
                 text=str(payload["text"]),
                 context=str(payload.get("context") or ""),
-                span=Span(**{name: int(payload[name]) for name in ("start", "end", "start_byte", "end_byte")}),
+                span=Span(
+                    start=int(payload["start"]),
+                    end=int(payload["end"]),
+                    start_byte=int(payload["start_byte"]),
+                    end_byte=int(payload["end_byte"]),
+                ),
                 chunk_type=str(payload.get("chunk_type") or ""),
                 heading_path=tuple(map(str, payload.get("heading_path") or ())),
                 pages=tuple(map(int, payload.get("pages") or ())),
                 metadata=_texts(payload.get("metadata") or {}),
+                blank_before=str(payload.get("blank_before") or ""),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise DependencyInvalidResponse("qdrant", f"point {hit.id} has a payload that cannot be read") from error
+            raise DependencyInvalidResponse("qdrant", f"point {chunk_id} has a payload that cannot be read") from error
 
     @property
     def version(self) -> tuple[UUID, int]:
@@ -74,6 +94,14 @@ class Fragment:
     def passage(self) -> str:
         """What a reranker reads: the text after what it needs to be understood."""
         return f"{self.context}\n\n{self.text}" if self.context else self.text
+
+
+def check_hit(hit: Hit) -> None:
+    """Raises DependencyInvalidResponse where its id or score cannot be used."""
+    if not isinstance(hit.id, UUID):
+        raise DependencyInvalidResponse("qdrant", "a point has an id that is no UUID")
+    if not math.isfinite(hit.score):
+        raise DependencyInvalidResponse("qdrant", f"point {hit.id} has a score that is no number")
 
 
 def _texts(metadata: Mapping[str, Any]) -> dict[str, str]:
@@ -130,7 +158,15 @@ class Candidate:
         return self.scores.final or 0.0
 
     def with_scores(self, **scores: float | None) -> "Candidate":
-        return replace(self, scores=replace(self.scores, **scores))
+        return _changed(self, scores=_changed(self.scores, **scores))
 
     def with_ranks(self, **ranks: int | None) -> "Candidate":
-        return replace(self, ranks=replace(self.ranks, **ranks))
+        return _changed(self, ranks=_changed(self.ranks, **ranks))
+
+
+def _changed(value: D, **changes: Any) -> D:
+    """As `dataclasses.replace`, for classes that check nothing: a retrieval makes thousands of copies, and there that
+    was most of its time."""
+    copy = object.__new__(type(value))
+    vars(copy).update(vars(value), **changes)
+    return copy

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from kbmesh_rpc.errors import DependencyInvalidResponse, KbmeshError, ModelMismatch, ModelNotFound
@@ -28,13 +29,18 @@ class QueryVectors:
 
 
 async def embed_queries(
-    embedder: EmbedderPort, targets: Sequence[Target], queries: Sequence[str], *, seconds: float
+    embedder: EmbedderPort,
+    targets: Sequence[Target],
+    queries: Sequence[str],
+    *,
+    seconds: float,
+    input_type: Literal["query", "document"] = "query",
 ) -> Mapping[Model, QueryVectors | KbmeshError]:
     """For each model of the targets its vectors, or why there are none. Models fail apart from each other."""
     dimensions = {target.model: target.knowledge_base.dimension for target in targets}
     async with asyncio.TaskGroup() as group:
         tasks = {
-            model: group.create_task(_embed(embedder, model, dimension, queries, seconds))
+            model: group.create_task(_embed(embedder, model, dimension, queries, seconds, input_type))
             for model, dimension in dimensions.items()
         }
     return {model: task.result() for model, task in tasks.items()}
@@ -48,7 +54,12 @@ def is_mismatch(error: KbmeshError) -> bool:
 
 
 async def _embed(
-    embedder: EmbedderPort, model: Model, dimension: int, queries: Sequence[str], seconds: float
+    embedder: EmbedderPort,
+    model: Model,
+    dimension: int,
+    queries: Sequence[str],
+    seconds: float,
+    input_type: Literal["query", "document"],
 ) -> QueryVectors | KbmeshError:
     name, fingerprint = model
     try:
@@ -56,7 +67,7 @@ async def _embed(
             seconds,
             Stage.EMBED,
             embedder.embed(
-                queries, model=name, expected_fingerprint=fingerprint, input_type="query", priority="interactive"
+                queries, model=name, expected_fingerprint=fingerprint, input_type=input_type, priority="interactive"
             ),
         )
     except KbmeshError as error:

@@ -1,8 +1,10 @@
-"""Thresholds on the scores that come after fusion, and how many results a knowledge base may have."""
+"""Thresholds on the scores that come after fusion, and how many results a knowledge base or a document may have."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from kbmesh_retriever.retrieve.fragment import Candidate
 from kbmesh_retriever.retrieve.plan import Target
@@ -30,16 +32,27 @@ def sift(candidates: Sequence[Candidate], targets: Mapping[int, Target], stage: 
     return Sifted(kept=tuple(kept), dropped=tuple(dropped))
 
 
-def choose(candidates: Sequence[Candidate], targets: Mapping[int, Target], top_k: int) -> tuple[Candidate, ...]:
-    """The first `top_k`, and of no knowledge base more than its `max_results`."""
-    taken: Counter[int] = Counter()
-    chosen: list[Candidate] = []
-    for candidate in candidates:
-        most = targets[candidate.target].max_results
-        if len(chosen) < top_k and (most is None or taken[candidate.target] < most):
-            taken[candidate.target] += 1
-            chosen.append(candidate)
-    return tuple(chosen)
+class Allowance:
+    """How many results each knowledge base and each document may still have."""
+
+    def __init__(self, targets: Mapping[int, Target], *, per_document: int | None) -> None:
+        """`targets` by place in the request, whose `max_results` hold."""
+        self._targets = targets
+        self._per_document = math.inf if per_document is None else per_document
+        self._of_target: Counter[int] = Counter()
+        self._of_document: Counter[UUID] = Counter()
+
+    def admits(self, candidate: Candidate) -> bool:
+        """Whether it may be a result; counts it if so."""
+        target, document = candidate.target, candidate.fragment.document_id
+        most = self._targets[target].max_results
+        if most is not None and self._of_target[target] >= most:
+            return False
+        if self._of_document[document] >= self._per_document:
+            return False
+        self._of_target[target] += 1
+        self._of_document[document] += 1
+        return True
 
 
 def _score(candidate: Candidate, stage: ScoreStage) -> float | None:

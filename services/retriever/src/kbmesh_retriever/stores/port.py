@@ -147,7 +147,28 @@ class CollectionInfo:
     """Whether it can be searched by words."""
 
 
-class VectorStore(Protocol):
+class StoreReader(Protocol):
+    """What retrieval asks of a store; errors as of `VectorStore`."""
+
+    async def read_chunks(
+        self,
+        collection: str,
+        scope: Scope,
+        ranges: Sequence[ChunkRange],
+        *,
+        principals: Collection[str] | None = None,
+    ) -> Sequence[StoredChunk]:
+        """Those of these chunks that there are, each once, in no order. One call to the store, or a page after the
+        other where its answers are bounded. `principals` as in `SearchQuery`. A collection that does not exist holds
+        nothing."""
+        ...
+
+    async def search(self, query: SearchQuery) -> SearchResult:
+        """A collection that does not exist holds nothing: both lists are empty."""
+        ...
+
+
+class VectorStore(StoreReader, Protocol):
     """Keeps points. Once a write returns, searches see it. Every call can be repeated. Raises DependencyUnavailable,
     DeadlineExceeded or DependencyInvalidResponse of `kbmesh_rpc.errors`, which name the store, and InvalidField for a
     filter that cannot be kept."""
@@ -184,23 +205,6 @@ class VectorStore(Protocol):
     ) -> AsyncIterator[Sequence[Point]]:
         """The points of that version of the document, page by page, with vectors and the whole payload as they were
         written."""
-        ...
-
-    async def read_chunks(
-        self,
-        collection: str,
-        scope: Scope,
-        ranges: Sequence[ChunkRange],
-        *,
-        principals: Collection[str] | None = None,
-    ) -> Sequence[StoredChunk]:
-        """Those of these chunks that there are, each once, in no order. One call to the store, or a page after the other
-        where its answers are bounded. `principals` as in `SearchQuery`. A collection that does not exist holds
-        nothing."""
-        ...
-
-    async def search(self, query: SearchQuery) -> SearchResult:
-        """A collection that does not exist holds nothing: both lists are empty."""
         ...
 
     async def update_payload(
