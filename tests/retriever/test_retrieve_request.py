@@ -1,9 +1,12 @@
 """A question is refused with the field that is wrong, before anything is searched."""
 
+import math
+
 import pytest
 from kbmesh_retriever.retrieve.request import RetrievalLimits, RetrievalRequest, Selector, check
+from kbmesh_retriever.retrieve.stage import ScoreStage
 from kbmesh_retriever.stores.port import Condition, PointFilter
-from kbmesh_rpc.errors import EmptyText, FeatureUnsupported, InvalidField, RequestTooLarge
+from kbmesh_rpc.errors import EmptyText, InvalidField, RequestTooLarge
 from retrieval_world import ask
 
 LIMITS = RetrievalLimits()
@@ -34,9 +37,11 @@ def test_ret_17_a_query_of_ten_thousand_characters_passes_and_one_more_does_not(
     assert "10000" in caught.value.message
 
 
-def test_profiles_are_not_kept_here() -> None:
-    with pytest.raises(FeatureUnsupported):
-        check(ask("why?", "notes", profile="support"), LIMITS)
+def test_one_threshold_for_each_stage() -> None:
+    given = ((ScoreStage.VECTOR, 0.1), (ScoreStage.FINAL, 0.2))
+    assert check(ask("why?", "notes", thresholds=given), LIMITS).thresholds == dict(given)
+    wrong = ((ScoreStage.VECTOR, 0.1), (ScoreStage.VECTOR, math.nan))
+    assert wrong_fields(ask("why?", "notes", thresholds=wrong)) == ["thresholds[1].stage", "thresholds[1].min_score"]
 
 
 def test_ret_19_an_empty_name_is_refused() -> None:

@@ -134,7 +134,7 @@ WRONG_QUESTIONS = (
     (question("why", "ops", ""), Reason.INVALID_FIELD),
     (question(top_k=101), Reason.INVALID_FIELD),
     (question(strategy=99), Reason.INVALID_FIELD),
-    (question(profile="support"), Reason.FEATURE_UNSUPPORTED),
+    (question(profile="support"), Reason.PROFILE_NOT_FOUND),
     (question("why", "gone"), Reason.KNOWLEDGE_BASE_NOT_FOUND),
     (pb.RetrieveRequest(query="why"), Reason.INVALID_FIELD),
     (question(filter=pb.Filter(all=[pb.Condition(field="tenant")])), Reason.INVALID_FIELD),

@@ -7,15 +7,24 @@ from typing import Any
 import grpc
 from kbmesh.retriever.v1 import retriever_pb2 as pb
 from kbmesh.retriever.v1 import retriever_pb2_grpc
-from kbmesh_rpc.call import current_call
+from kbmesh_rpc.call import CallContext, current_call
+from kbmesh_rpc.deadline import Deadline
 
-from kbmesh_retriever.catalog.port import Catalog
+from kbmesh_retriever.answer_bytes import encode_answer, write_served
+from kbmesh_retriever.attribution.context_tokenizer import ContextTokenizers
+from kbmesh_retriever.attribution.links import S3Links
+from kbmesh_retriever.cache.answers import Answers, Served
+from kbmesh_retriever.cache.metrics import CacheMetrics
+from kbmesh_retriever.catalog.port import CatalogReader
+from kbmesh_retriever.link_messages import sign_links
 from kbmesh_retriever.llm import Rephraser
 from kbmesh_retriever.mesh.port import EmbedderPort, RerankerPort
+from kbmesh_retriever.profile_defaults import apply_profile
+from kbmesh_retriever.retrieve.answer import Answer
 from kbmesh_retriever.retrieve.pipeline import Retrieval
 from kbmesh_retriever.retrieve.request import RetrievalLimits
-from kbmesh_retriever.retriever_messages import read_request, write_answer
-from kbmesh_retriever.stores.port import VectorStore
+from kbmesh_retriever.retriever_messages import read_request
+from kbmesh_retriever.stores.port import StoreReader
 
 
 class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
@@ -24,42 +33,72 @@ class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
     def __init__(
         self,
         *,
-        catalog: Catalog,
-        store: VectorStore,
+        catalog: CatalogReader,
+        store: StoreReader,
         embedder: EmbedderPort,
         reranker: RerankerPort | None = None,
         rephraser: Rephraser | None = None,
         limits: RetrievalLimits | None = None,
+        answers: Answers | None = None,
+        tokenizers: ContextTokenizers | None = None,
+        links: S3Links | None = None,
     ) -> None:
+        """Without `answers`, none are kept; without `links`, none are presigned."""
+        limits = limits or RetrievalLimits()
+        self._answers = answers or Answers(None, catalog, CacheMetrics("answers"), limits=limits, encode=encode_answer)
+        self._catalog = catalog
         self._retrieval = Retrieval(
             catalog=catalog,
             store=store,
             embedder=embedder,
             reranker=reranker,
             rephraser=rephraser,
-            limits=limits or RetrievalLimits(),
+            limits=limits,
+            tokenizers=tokenizers,
         )
+        self._links = links
 
     async def Retrieve(
         self, request: pb.RetrieveRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> pb.RetrieveResponse:
         call = current_call()
-        answer = await self._retrieval.answer(
-            read_request(request), tenant=call.tenant, principals=call.principals, deadline=call.deadline
-        )
-        return write_answer(answer, request_id=call.request_id)
+        request = await self._under_profile(request, call)
+        asked = read_request(request)
+
+        async def compute(deadline: Deadline) -> Answer:
+            return await self._retrieval.answer(
+                asked, tenant=call.tenant, principals=call.principals, deadline=deadline
+            )
+
+        served = await self._answers.answer(asked, call=call, skip=request.skip_cache, compute=compute)
+        return await self._write(served, call)
 
     async def RetrieveStream(
         self, request: pb.RetrieveStreamRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[pb.RetrieveStreamResponse]:
         call = current_call()
-        answers = self._retrieval.answers(
-            read_request(request.request), tenant=call.tenant, principals=call.principals, deadline=call.deadline
-        )
+        asked = read_request(await self._under_profile(request.request, call))
+        found = await self._answers.look_up(asked, call=call, skip=request.request.skip_cache)
+        if found.served is not None:
+            yield pb.RetrieveStreamResponse(final=await self._write(found.served, call))
+            return
+        answers = self._retrieval.answers(asked, tenant=call.tenant, principals=call.principals, deadline=call.deadline)
         async with aclosing(answers):
             async for answer in answers:
-                message = write_answer(answer, request_id=call.request_id)
+                served = Served(answer=answer, origin=found.origin, timings=answer.timings)
+                message = await self._write(served, call)
                 if answer.is_final:
                     yield pb.RetrieveStreamResponse(final=message)
+                    await found.keep(answer)
                 else:
                     yield pb.RetrieveStreamResponse(fused=message)
+
+    async def _write(self, served: Served, call: CallContext) -> pb.RetrieveResponse:
+        message = write_served(served, request_id=call.request_id)
+        await sign_links(message, self._links, tenant=call.tenant)
+        return message
+
+    async def _under_profile(self, request: pb.RetrieveRequest, call: CallContext) -> pb.RetrieveRequest:
+        if not request.profile:
+            return request
+        return await apply_profile(request, self._catalog.profiles, tenant=call.tenant, deadline=call.deadline)

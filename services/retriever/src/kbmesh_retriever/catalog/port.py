@@ -9,6 +9,7 @@ from uuid import UUID
 from kbmesh_rpc.errors import Conflict
 
 from kbmesh_retriever.catalog.job_port import JobCatalog
+from kbmesh_retriever.catalog.profile_port import ProfileCatalog
 
 Placement = Literal["dedicated", "shared"]
 """A collection of its own, or one shared with other knowledge bases of the same model."""
@@ -160,7 +161,28 @@ class Superseded:
     generation: int
 
 
-class Catalog(Protocol):
+class CatalogReader(Protocol):
+    """What retrieval asks of a catalog. Raises DependencyUnavailable."""
+
+    @property
+    def profiles(self) -> ProfileCatalog:
+        """The retrieval profiles of agents."""
+        ...
+
+    async def resolve_knowledge_bases(self, tenant: str, names_or_ids: Collection[str]) -> Mapping[str, KnowledgeBase]:
+        """One query. Those that the tenant does not have are left out."""
+        ...
+
+    async def valid_documents(
+        self, as_of: Mapping[UUID, int], hits: Collection[tuple[UUID, int]]
+    ) -> Mapping[tuple[UUID, int], Document]:
+        """The documents of those (document id, generation) pairs that were current when their knowledge base's
+        counter stood at `as_of[knowledge_base_id]` (read when the search began), each described as that generation
+        was. One query. Of one document at most one generation is in the answer."""
+        ...
+
+
+class Catalog(CatalogReader, Protocol):
     """Keeps knowledge bases and documents. Every read is by tenant. Implementations raise the errors of
     `kbmesh_rpc.errors`: KnowledgeBaseNotFound, KnowledgeBaseAlreadyExists, DocumentNotFound, Conflict,
     DependencyUnavailable."""
@@ -184,10 +206,6 @@ class Catalog(Protocol):
         ...
 
     async def get_knowledge_base(self, tenant: str, name_or_id: str) -> KnowledgeBase: ...
-
-    async def resolve_knowledge_bases(self, tenant: str, names_or_ids: Collection[str]) -> Mapping[str, KnowledgeBase]:
-        """One query. Those that the tenant does not have are left out."""
-        ...
 
     async def vector_stores(self) -> Collection[str]:
         """Names of the stores that hold points of knowledge bases, or of what is left of them."""
@@ -298,14 +316,6 @@ class Catalog(Protocol):
 
     async def delete_document(self, knowledge_base_id: UUID, id_or_external_id: str) -> Document:
         """Deletes what `get_document` gives, and returns it."""
-        ...
-
-    async def valid_documents(
-        self, as_of: Mapping[UUID, int], hits: Collection[tuple[UUID, int]]
-    ) -> Mapping[tuple[UUID, int], Document]:
-        """The documents of those (document id, generation) pairs that were current when their knowledge base's
-        counter stood at `as_of[knowledge_base_id]` (read when the search began), each described as that generation
-        was. One query. Of one document at most one generation is in the answer."""
         ...
 
     async def due_for_deletion(self, *, older_than_seconds: float, limit: int) -> Sequence[Superseded]:

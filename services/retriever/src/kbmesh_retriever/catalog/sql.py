@@ -22,6 +22,7 @@ from kbmesh_retriever.catalog.port import (
     RetrievalDefaults,
     Superseded,
 )
+from kbmesh_retriever.catalog.profiles import SqlProfiles
 from kbmesh_retriever.catalog.rebuilds import Rebuilds, end_rebuild
 from kbmesh_retriever.catalog.rows import (
     knowledge_base_of,
@@ -75,6 +76,7 @@ class SqlCatalog:
             max_results=max_job_results,
             retention_seconds=job_retention_seconds,
         )
+        self.profiles = SqlProfiles(self._database, now=now)
         self._generations = Generations(self._database, owner=self._owner, now=now, new_id=new_id)
         self._rebuilds = Rebuilds(self._database, now=now)
 

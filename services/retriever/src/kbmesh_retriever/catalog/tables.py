@@ -213,3 +213,15 @@ job_results = Table(
     Column("error_message", Text, nullable=False),
     Column("error_metadata", JSON, nullable=False),
 )
+
+profiles = Table(
+    "profiles",
+    metadata,
+    Column("tenant", String(255), primary_key=True),
+    Column("name", String(63), primary_key=True),
+    Column("description", Text, nullable=False),
+    # What a request that names it says where it says nothing itself: RetrieveRequest as JSON.
+    Column("defaults", JSON, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("updated_at", UtcDateTime, nullable=False),
+)

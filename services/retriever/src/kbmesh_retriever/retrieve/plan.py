@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from kbmesh_rpc.errors import FieldViolation, InvalidField, KbmeshError, KnowledgeBaseNotFound, PermissionDenied
 
-from kbmesh_retriever.catalog.port import Catalog, KnowledgeBase
+from kbmesh_retriever.catalog.port import CatalogReader, KnowledgeBase
 from kbmesh_retriever.retrieve.request import Question, Selector
 from kbmesh_retriever.retrieve.stage import ScoreStage
 from kbmesh_retriever.stores.port import PointFilter, Scope
@@ -49,7 +49,9 @@ class Plan:
     """By place in the request."""
 
 
-async def make_plan(catalog: Catalog, tenant: str, question: Question, *, principals: Collection[str] = ()) -> Plan:
+async def make_plan(
+    catalog: CatalogReader, tenant: str, question: Question, *, principals: Collection[str] = ()
+) -> Plan:
     """Resolves all names in one query, for a caller who is all of `principals`. Raises KnowledgeBaseNotFound where the
     tenant has none of them, and InvalidField where a name and an id mean the same one."""
     names = [selector.knowledge_base for selector in question.selectors]
@@ -78,7 +80,7 @@ def _target(
     principals: frozenset[str],
 ) -> Target:
     defaults = knowledge_base.retrieval
-    thresholds = {ScoreStage.VECTOR: defaults.min_vector_score}
+    thresholds = {ScoreStage.VECTOR: defaults.min_vector_score, **question.thresholds}
     if selector.min_score is not None:
         thresholds[selector.min_score_stage] = selector.min_score
     return Target(

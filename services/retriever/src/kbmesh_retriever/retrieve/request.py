@@ -2,10 +2,10 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kbmesh_rpc.errors import EmptyText, FeatureUnsupported, FieldViolation, InvalidField, RequestTooLarge
+from kbmesh_rpc.errors import EmptyText, FieldViolation, InvalidField, RequestTooLarge
 
 from kbmesh_retriever.retrieve.stage import ScoreStage, Strategy
 from kbmesh_retriever.stores.conditions import NUMBER_FIELDS, TEXT_FIELDS
@@ -28,22 +28,26 @@ class RetrievalLimits:
     max_rerank_top_n: int = 200
     default_context_tokens: int = 2000
     max_context_tokens: int = 100_000
+    max_expand: int = 5
+    """Neighbouring chunks on each side."""
+    context_tokenizers: frozenset[str] = frozenset()
+    """Names of the tokenizers that may count a context block."""
     search_concurrency: int = 32
     """Searches of one request that run at once."""
     default_deadline_seconds: float = 10.0
     """Of a call that came without one."""
     reserve_seconds: float = 0.05
-    """Kept of the caller's deadline for writing the answer."""
+    """Kept of the caller's deadline for writing the answer; of a short deadline a fifth."""
     search_timeout_seconds: float = 5.0
     """A knowledge base that takes longer is answered without."""
     embed_timeout_seconds: float = 3.0
     """After which a strategy that can do without vectors searches by keyword alone."""
     rerank_timeout_seconds: float = 5.0
     """After which the fused order is the answer."""
-    min_rerank_seconds: float = 0.1
-    """With less time left, reranking is skipped."""
     count_timeout_seconds: float = 1.0
     """After which the context block's tokens are estimated."""
+    expand_timeout_seconds: float = 1.0
+    """After which results are returned without their neighbours."""
     rephrase_timeout_seconds: float = 4.0
     """Of the language model."""
 
@@ -73,7 +77,13 @@ class RetrievalRequest:
     context_budget_tokens: int | None = None
     filter: PointFilter | None = None
     explain: bool = False
-    profile: str = ""
+    thresholds: tuple[tuple[ScoreStage, float], ...] = ()
+    """For all knowledge bases: the least score at a stage."""
+    max_results_per_document: int | None = None
+    diversity: float = 0.0
+    expand: int = 0
+    hypothetical_answer: bool = False
+    context_tokenizer: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,13 +97,23 @@ class Question:
     rerank_top_n: int
     context_budget_tokens: int
     explain: bool
+    thresholds: Mapping[ScoreStage, float] = field(default_factory=dict)
+    """For all knowledge bases: the least score at a stage."""
+    max_results_per_document: int | None = None
+    """None: no limit."""
+    diversity: float = 0.0
+    """0: by relevance alone, to 1: by difference alone."""
+    expand: int = 0
+    """Neighbouring chunks on each side that are returned with each result."""
+    hypothetical_answer: bool = False
+    """Whether ADVANCED also searches by the vector of a hypothetical answer."""
+    context_tokenizer: str = ""
+    """Name of the tokenizer that counts the context block; empty: the embedding model's."""
 
 
 def check(request: RetrievalRequest, limits: RetrievalLimits) -> Question:
-    """The question that a request asks. Raises FeatureUnsupported, EmptyText, RequestTooLarge or InvalidField (which
+    """The question that a request asks. Raises EmptyText, RequestTooLarge or InvalidField (which
     names every wrong field)."""
-    if request.profile:
-        raise FeatureUnsupported("profile")
     if not request.query.strip():
         raise EmptyText("query")
     if len(request.query) > limits.max_query_characters:
@@ -109,6 +129,8 @@ def check(request: RetrievalRequest, limits: RetrievalLimits) -> Question:
         *_within("top_k", top_k, 1, limits.max_top_k),
         *_within("rerank_top_n", top_n, 1, limits.max_rerank_top_n),
         *_within("context_budget_tokens", budget, 0, limits.max_context_tokens),
+        *_wrong_results(request, limits),
+        *_wrong_thresholds(request.thresholds),
         *_wrong_selectors(request.selectors),
         *_wrong_filter("filter", request.filter),
     ]
@@ -130,6 +152,12 @@ def check(request: RetrievalRequest, limits: RetrievalLimits) -> Question:
         rerank_top_n=top_n,
         context_budget_tokens=budget,
         explain=request.explain,
+        thresholds=dict(request.thresholds),
+        max_results_per_document=request.max_results_per_document,
+        diversity=request.diversity,
+        expand=request.expand,
+        hypothetical_answer=request.hypothetical_answer,
+        context_tokenizer=request.context_tokenizer,
     )
 
 
@@ -139,6 +167,31 @@ def _violation(name: str, description: str) -> FieldViolation:
 
 def _within(name: str, value: int, least: int, most: int) -> list[FieldViolation]:
     return [] if least <= value <= most else [_violation(name, f"{value} is not between {least} and {most}")]
+
+
+def _wrong_results(request: RetrievalRequest, limits: RetrievalLimits) -> list[FieldViolation]:
+    wrong = _within("expand", request.expand, 0, limits.max_expand)
+    if (most := request.max_results_per_document) is not None:
+        wrong += _within("max_results_per_document", most, 1, limits.max_top_k)
+    if not 0 <= request.diversity <= 1:
+        wrong.append(_violation("diversity", f"{request.diversity} is not between 0 and 1"))
+    if request.hypothetical_answer and request.strategy is not Strategy.ADVANCED:
+        wrong.append(_violation("hypothetical_answer", "is only for the strategy ADVANCED"))
+    if (name := request.context_tokenizer) and name not in limits.context_tokenizers:
+        known = ", ".join(sorted(limits.context_tokenizers)) or "none"
+        wrong.append(_violation("context_tokenizer", f"{name!r} is not known to this server; known are: {known}"))
+    return wrong
+
+
+def _wrong_thresholds(thresholds: Sequence[tuple[ScoreStage, float]]) -> list[FieldViolation]:
+    wrong: list[FieldViolation] = []
+    stages = [stage for stage, _ in thresholds]
+    for index, (stage, least) in enumerate(thresholds):
+        if stages.index(stage) != index:
+            wrong.append(_violation(f"thresholds[{index}].stage", f"{stage.value} is named twice"))
+        if not math.isfinite(least):
+            wrong.append(_violation(f"thresholds[{index}].min_score", "is not a finite number"))
+    return wrong
 
 
 def _wrong_selectors(selectors: Sequence[Selector]) -> list[FieldViolation]:
