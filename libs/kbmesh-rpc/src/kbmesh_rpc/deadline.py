@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from typing import Self
 
 
+_RESERVE_SHARE = 0.2
+
+
 @dataclass(frozen=True, kw_only=True)
 class Deadline:
     """An instant of a monotonic clock."""
@@ -31,3 +34,8 @@ class Deadline:
     def less(self, reserve_seconds: float) -> Self:
         """An earlier deadline, for a part of the work: what comes after it needs `reserve_seconds`."""
         return type(self)(at=self.at - reserve_seconds, clock=self.clock)
+
+    def with_reserve(self, seconds: float) -> Self:
+        """An earlier deadline, for work whose result has to be sent in time: by `seconds`, or by a fifth of what is left
+        where that is less, so that a short deadline is not all reserve."""
+        return self.less(min(seconds, _RESERVE_SHARE * self.remaining()))

@@ -97,7 +97,7 @@ def _timeout(asked: float | None, call: CallContext | None) -> float | None:
     """The caller's deadline less the reserve, or what the code asks for if that is less."""
     if call is None or call.deadline is None:
         return asked
-    left = call.deadline.less(RESERVE_SECONDS).remaining()
+    left = call.deadline.with_reserve(RESERVE_SECONDS).remaining()
     return left if asked is None else min(asked, left)
 
 

@@ -1,9 +1,10 @@
 """What the retriever can be told."""
 
 from pathlib import Path
+from typing import Literal, Self
 
 from kbmesh_rpc.settings import MEBIBYTE, ServerSettings
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, model_validator
 
 
 class RetrieverSettings(ServerSettings):
@@ -88,6 +89,51 @@ class RetrieverSettings(ServerSettings):
     """Its API key. Unset sends none."""
     llm_model: str = ""
     """Its name."""
+
+    context_tokenizers: str = ""
+    """Tokenizers that may count a context block, as NAME=PATH of a tokenizer.json, separated by commas. Needs the extra
+    kbmesh-retriever[tokenizers]."""
+
+    s3_buckets: str = ""
+    """What is linked by presigned URLs: BUCKET or BUCKET/PREFIX, separated by commas, where {tenant} in a prefix stands
+    for the tenant who asks. Whoever may take documents in can name any object in there and gets a link to it. Needs the
+    extra kbmesh-retriever[s3] and a key; unset: links to S3 stay s3://BUCKET/KEY."""
+    s3_access_key_id: str = ""
+    """The key that presigned URLs are signed with."""
+    s3_secret_access_key: SecretStr = SecretStr("")
+    """Its secret."""
+    s3_session_token: SecretStr = SecretStr("")
+    """Its session token, where it is temporary: links end with it."""
+    s3_region: str = "us-east-1"
+    """Region of the buckets."""
+    s3_endpoint_url: str = ""
+    """Where an S3 that is not Amazon's can be reached by those who follow links. Unset: Amazon's."""
+    s3_link_seconds: int = Field(default=3600, ge=1, le=604_800)
+    """How long a presigned URL works."""
+
+    cache: Literal["memory", "redis", "off"] = "memory"
+    """Where answers and vectors of queries are kept, to be given again: memory of this process, redis for all replicas,
+    or off. Equal questions at the same time are computed once in any case."""
+    cache_ttl_seconds: float = Field(default=3600.0, gt=0, le=30 * 86_400)
+    """How long they are kept."""
+    cache_entries: int = Field(default=1000, ge=1)
+    """Answers, and as many vectors, that are kept in memory. Where there are more, the oldest tenth leaves."""
+    cache_memory_bytes: int = Field(default=128 * MEBIBYTE, ge=1024)
+    """Bytes of answers, and as many of vectors, that are kept in memory at most."""
+    cache_max_answer_bytes: int = Field(default=MEBIBYTE, ge=1)
+    """A larger answer is not kept."""
+    redis_url: SecretStr = SecretStr("")
+    """Redis, for cache redis: redis://USER:PASSWORD@HOST:PORT/NUMBER, rediss:// for TLS, or unix://PATH. Needs the
+    extra kbmesh-retriever[redis]."""
+    redis_timeout_seconds: float = Field(default=0.02, gt=0, le=5)
+    """How long an answer waits for Redis. One that takes longer is a miss, and so is every later one until Redis has
+    answered a probe."""
+
+    @model_validator(mode="after")
+    def _has_redis(self) -> Self:
+        if self.cache == "redis" and not self.redis_url.get_secret_value():
+            raise ValueError("KBMESH_REDIS_URL is needed where KBMESH_CACHE is redis")
+        return self
 
     @property
     def catalog_database(self) -> str:

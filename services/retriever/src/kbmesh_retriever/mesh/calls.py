@@ -12,7 +12,7 @@ from kbmesh_rpc.status import from_rpc_error
 T = TypeVar("T")
 
 RESERVE_SECONDS = 0.05
-"""Kept back of the caller's deadline, to answer within it."""
+"""Kept back of the caller's deadline, to answer within it; less of a short one."""
 
 
 async def answer(call: Callable[[float], Awaitable[T]], *, dependency: str, limit_seconds: float) -> T:
@@ -21,7 +21,7 @@ async def answer(call: Callable[[float], Awaitable[T]], *, dependency: str, limi
     served = optional_call()
     timeout_seconds = limit_seconds
     if served is not None and served.deadline is not None:
-        timeout_seconds = min(limit_seconds, served.deadline.remaining() - RESERVE_SECONDS)
+        timeout_seconds = min(limit_seconds, served.deadline.with_reserve(RESERVE_SECONDS).remaining())
     if timeout_seconds <= 0:
         raise DeadlineExceeded(dependency)
     try:

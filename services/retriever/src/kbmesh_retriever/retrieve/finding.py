@@ -1,55 +1,54 @@
 """From a question to the lists of its knowledge bases: resolve, rephrase, embed, search."""
 
+import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from kbmesh_rpc.deadline import Deadline
-from kbmesh_rpc.errors import FeatureUnsupported, KbmeshError, Reason
+from kbmesh_rpc.errors import KbmeshError, Reason
 
-from kbmesh_retriever.catalog.port import Catalog
+from kbmesh_retriever.catalog.port import CatalogReader
 from kbmesh_retriever.keywords.analyser import encode_query
 from kbmesh_retriever.llm import Rephraser
 from kbmesh_retriever.mesh.port import EmbedderPort
+from kbmesh_retriever.retrieve.estimates import Step
 from kbmesh_retriever.retrieve.journal import Journal
+from kbmesh_retriever.retrieve.pace import Pace
 from kbmesh_retriever.retrieve.plan import Plan, make_plan
 from kbmesh_retriever.retrieve.query_vectors import Model, QueryVectors, embed_queries, is_mismatch
+from kbmesh_retriever.retrieve.rephrasing import Rephrasing
 from kbmesh_retriever.retrieve.request import Question, RetrievalLimits, RetrievalRequest, check
 from kbmesh_retriever.retrieve.run import Run
 from kbmesh_retriever.retrieve.search import Probe, Searcher, SearchOutcome
 from kbmesh_retriever.retrieve.stage import Degradation, Stage, Strategy
 from kbmesh_retriever.retrieve.time_budget import TimeBudget, within
-from kbmesh_retriever.stores.port import VectorStore
-
-_SHARE_BEFORE_SEARCH = 0.5
-"""Of the time left that rephrasing and, where keywords can do without it, embedding may take."""
-_SEARCH_SHARE = 0.8
-"""Of the time left that a search may take: one slow knowledge base must leave the others time to be attributed."""
-_SEARCH_SHARE_BEFORE_RERANK = 0.6
-"""The same where reranking is to follow."""
+from kbmesh_retriever.stores.port import StoreReader
 
 
 class Finder:
-    """Finds candidates. `rephraser` is None where none is configured; `reranking` tells whether a reranker is, so that
-    the search leaves it its time."""
+    """Finds candidates. `rephraser` is None where none is configured."""
 
     def __init__(
         self,
         *,
-        catalog: Catalog,
-        store: VectorStore,
+        catalog: CatalogReader,
+        store: StoreReader,
         embedder: EmbedderPort,
         rephraser: Rephraser | None,
-        reranking: bool,
+        pace: Pace,
         limits: RetrievalLimits,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._catalog = catalog
         self._embedder = embedder
-        self._rephraser = rephraser
-        self._reranking = reranking
+        self._rephrasing = Rephrasing(rephraser)
+        self._pace = pace
+        self._estimates = pace.estimates
         self._limits = limits
         self._clock = clock
-        self._searcher = Searcher(store, catalog, concurrency=limits.search_concurrency, clock=clock)
+        self._searcher = Searcher(
+            store, catalog, concurrency=limits.search_concurrency, estimates=pace.estimates, clock=clock
+        )
 
     async def find(
         self, request: RetrievalRequest, tenant: str, principals: Collection[str], deadline: Deadline | None
@@ -58,24 +57,23 @@ class Finder:
         question = check(request, self._limits)
         journal = Journal(explain=question.explain, clock=self._clock)
         caller = deadline or Deadline.after(self._limits.default_deadline_seconds)
-        budget = TimeBudget(deadline=caller.less(self._limits.reserve_seconds))
-        with journal.timing(Stage.RESOLVE):
+        budget = TimeBudget.of(caller, reserve_seconds=self._limits.reserve_seconds)
+        with journal.timing(Stage.RESOLVE), self._estimates.timing(Step.RESOLVE):
             planning = make_plan(self._catalog, tenant, question, principals=principals)
             plan = await within(budget.seconds(), Stage.RESOLVE, planning)
         journal.name_targets(plan.targets)
-        queries = await self._queries(question, plan, journal, budget)
+        queries, hypothesis = await self._queries(question, plan, tenant, journal, budget)
         with journal.timing(Stage.EMBED):
-            vectors = await self._vectors(question, plan, queries, budget)
+            vectors, guessed = await self._vectors(question, plan, queries, hypothesis, budget)
         failures = dict(plan.refused)
         _note_embedding(question, plan, vectors, failures, journal)
+        _note_hypothesis(guessed, vectors, journal)
         probes = _probes(question, plan, queries, vectors, failures)
-        share = _SEARCH_SHARE_BEFORE_RERANK if question.strategy.reranks and self._reranking else _SEARCH_SHARE
+        probes += _hypothetical_probes(plan, guessed, failures, query=len(queries))
         with journal.timing(Stage.SEARCH):
             budget.check(Stage.SEARCH)
             found = await self._searcher.search(
-                probes,
-                seconds=budget.seconds(share=share, at_most=self._limits.search_timeout_seconds),
-                budget=budget,
+                probes, seconds=self._pace.search_seconds(question, budget), budget=budget
             )
         failures |= found.failures
         _note_search(found, journal)
@@ -90,37 +88,51 @@ class Finder:
             found=found,
         )
 
-    async def _queries(self, question: Question, plan: Plan, journal: Journal, budget: TimeBudget) -> tuple[str, ...]:
-        """The caller's own, then rephrasings where the strategy asks for them and the language model gives any."""
+    async def _queries(
+        self, question: Question, plan: Plan, tenant: str, journal: Journal, budget: TimeBudget
+    ) -> tuple[tuple[str, ...], str]:
+        """The caller's own, then rephrasings where the strategy asks for them and the language model gives any; and
+        what an answer might say, empty where it is not known."""
         if question.strategy is not Strategy.ADVANCED or not plan.targets:
-            return (question.query,)
-        seconds = budget.seconds(share=_SHARE_BEFORE_SEARCH, at_most=self._limits.rephrase_timeout_seconds)
-        try:
-            with journal.timing(Stage.REPHRASE):
-                if self._rephraser is None:
-                    raise FeatureUnsupported("rephrasing")
-                rephrasings = await within(
-                    seconds, Stage.REPHRASE, self._rephraser.rephrase(question.query, timeout_seconds=seconds)
-                )
-            return (question.query, *rephrasings)
-        except KbmeshError as error:
-            message = f"{error.message}: the query was searched alone"
-            journal.degradations.append(Degradation(stage=Stage.REPHRASE, reason=error.reason, message=message))
-            return (question.query,)
+            return (question.query,), ""
+        with journal.timing(Stage.REPHRASE):
+            rephrased = await self._rephrasing.of(
+                question.query,
+                tenant=tenant,
+                hypothesize=question.hypothetical_answer,
+                seconds=self._pace.rephrase_seconds(question, budget),
+            )
+        for instead, error in (
+            ("the query was searched alone", rephrased.rephrasings),
+            ("searched without a hypothetical answer", rephrased.hypothesis),
+        ):
+            if isinstance(error, KbmeshError):
+                message = f"{error.message}: {instead}"
+                journal.degradations.append(Degradation(stage=Stage.REPHRASE, reason=error.reason, message=message))
+        return rephrased.queries(question.query), rephrased.guess
 
     async def _vectors(
-        self, question: Question, plan: Plan, queries: Sequence[str], budget: TimeBudget
-    ) -> Mapping[Model, QueryVectors | KbmeshError]:
-        seconds = (
-            budget.seconds(share=_SHARE_BEFORE_SEARCH, at_most=self._limits.embed_timeout_seconds)
-            if question.strategy.uses_keywords
-            else budget.seconds()
-        )
-        vectors = await embed_queries(self._embedder, plan.targets, queries, seconds=seconds)
+        self, question: Question, plan: Plan, queries: Sequence[str], hypothesis: str, budget: TimeBudget
+    ) -> tuple[Mapping[Model, QueryVectors | KbmeshError], Mapping[Model, QueryVectors | KbmeshError]]:
+        """By model those of the queries, and those of the hypothetical answer."""
+        seconds = self._pace.embed_seconds(question, budget)
+        started = self._clock()
+        async with asyncio.TaskGroup() as group:
+            asked = group.create_task(embed_queries(self._embedder, plan.targets, queries, seconds=seconds))
+            guessed = (
+                group.create_task(
+                    embed_queries(self._embedder, plan.targets, [hypothesis], seconds=seconds, input_type="document")
+                )
+                if hypothesis
+                else None
+            )
+        vectors = asked.result()
+        if any(isinstance(one, QueryVectors) for one in vectors.values()):
+            self._estimates.observe(Step.EMBED, self._clock() - started)
         errors = [one for one in vectors.values() if isinstance(one, KbmeshError)]
         if not question.strategy.uses_keywords and len(errors) == len(vectors) and not all(map(is_mismatch, errors)):
             raise next(error for error in errors if not is_mismatch(error))
-        return vectors
+        return vectors, {} if guessed is None else guessed.result()
 
 
 def _note_search(found: SearchOutcome, journal: Journal) -> None:
@@ -169,6 +181,33 @@ def _note_embedding(
             journal.degradations.append(
                 Degradation(stage=Stage.EMBED, reason=of_model.reason, message=message or of_model.message)
             )
+
+
+def _note_hypothesis(
+    guessed: Mapping[Model, QueryVectors | KbmeshError],
+    vectors: Mapping[Model, QueryVectors | KbmeshError],
+    journal: Journal,
+) -> None:
+    """Only where the queries themselves have vectors: else their own failure is told."""
+    for model, error in sorted(guessed.items(), key=lambda one: one[0]):
+        if isinstance(error, KbmeshError) and isinstance(vectors[model], QueryVectors):
+            message = f"{error.message}: searched without the hypothetical answer"
+            journal.degradations.append(Degradation(stage=Stage.EMBED, reason=error.reason, message=message))
+
+
+def _hypothetical_probes(
+    plan: Plan,
+    guessed: Mapping[Model, QueryVectors | KbmeshError],
+    failures: Mapping[int, KbmeshError],
+    *,
+    query: int,
+) -> list[Probe]:
+    """By its vector alone: the words of a guess would find what has those words."""
+    return [
+        Probe(target=target, query=query, dense=of_model.vectors[0], sparse=None)
+        for target in plan.targets
+        if target.position not in failures and isinstance(of_model := guessed.get(target.model), QueryVectors)
+    ]
 
 
 def _probes(

@@ -3,35 +3,52 @@
 from collections.abc import Sequence
 
 from kbmesh_retriever.attribution.context_block import ContextBlock, Source, build_context_block
-from kbmesh_retriever.attribution.sources import display_fields, label_of, preview_of
+from kbmesh_retriever.attribution.context_tokenizer import ContextTokenizers
+from kbmesh_retriever.attribution.display import DisplayKind, display_of, kind_of
+from kbmesh_retriever.attribution.sources import label_of, preview_of
 from kbmesh_retriever.mesh.port import EmbedderPort
 from kbmesh_retriever.retrieve.answer import Answer, KnowledgeBaseReport, Place, Result
 from kbmesh_retriever.retrieve.diversity import diversify
+from kbmesh_retriever.retrieve.estimates import Step
+from kbmesh_retriever.retrieve.expansion import Expanded, Expansion, expand
 from kbmesh_retriever.retrieve.fragment import Candidate
-from kbmesh_retriever.retrieve.request import RetrievalLimits
+from kbmesh_retriever.retrieve.pace import Pace
 from kbmesh_retriever.retrieve.rerank import RerankOutcome
 from kbmesh_retriever.retrieve.run import Run
-from kbmesh_retriever.retrieve.stage import Stage, Status, status_of
+from kbmesh_retriever.retrieve.stage import Degradation, Stage, Status, status_of
 from kbmesh_retriever.retrieve.threshold import Allowance
 from kbmesh_retriever.retrieve.time_budget import within
+from kbmesh_retriever.stores.port import StoreReader
+
+_EXPANSION_SHARE = 0.5
+"""Of the time left that reading neighbouring chunks may take."""
+_LINED_TYPES = frozenset({"definition", "statements", "lines", "code_block", "table"})
+"""Chunks that are cut between lines, not between sentences."""
 
 
 class Finisher:
     """Makes answers."""
 
-    def __init__(self, *, embedder: EmbedderPort, limits: RetrievalLimits) -> None:
+    def __init__(
+        self, *, store: StoreReader, embedder: EmbedderPort, tokenizers: ContextTokenizers, pace: Pace
+    ) -> None:
+        self._store = store
         self._embedder = embedder
-        self._limits = limits
+        self._tokenizers = tokenizers
+        self._limits = pace.limits
+        self._estimates = pace.estimates
 
     async def finish(self, run: Run, outcome: RerankOutcome, *, is_final: bool) -> Answer:
-        """`is_final` is False for the fused order that goes before the reranked one; it has no context block."""
-        with run.journal.timing(Stage.ATTRIBUTE):
+        """`is_final` is False for the fused order that goes before the reranked one; it has no context block, and no
+        neighbouring chunks."""
+        with run.journal.timing(Stage.ATTRIBUTE), self._estimates.timing(Step.FINISH):
             chosen = _chosen(run, outcome.candidates)
-            places = [_place(run, candidate) for candidate in chosen]
+            expanded = await self._expanded(run, chosen) if is_final and run.question.expand else _as_they_are(chosen)
+            places = [_place(run, candidate) for candidate in expanded.candidates]
             wants_context = is_final and run.question.context_budget_tokens > 0
-            context = await self._context(run, places) if wants_context else None
+            context = await self._context(run, places, expanded) if wants_context else None
         return Answer(
-            results=tuple(_result(run, rank, place, context) for rank, place in enumerate(places, start=1)),
+            results=tuple(_result(run, rank, place, context, expanded) for rank, place in enumerate(places, start=1)),
             reports=_reports(run),
             degradations=tuple(run.journal.degradations),
             timings=run.journal.timings(),
@@ -43,29 +60,67 @@ class Finisher:
             is_final=is_final,
         )
 
-    async def _context(self, run: Run, places: Sequence[Place]) -> ContextBlock:
+    async def _expanded(self, run: Run, chosen: Sequence[Candidate]) -> Expanded:
+        expanded = await expand(
+            self._store,
+            chosen,
+            run.targets,
+            each_side=run.question.expand,
+            seconds=run.budget.seconds(share=_EXPANSION_SHARE, at_most=self._limits.expand_timeout_seconds),
+        )
+        if expanded.failures:
+            first = expanded.failures[0]
+            count = f"{len(expanded.failures)} knowledge base{'s' if len(expanded.failures) > 1 else ''}"
+            message = f"no neighbouring chunks from {count}: {first.message}"
+            run.journal.degradations.append(Degradation(stage=Stage.ATTRIBUTE, reason=first.reason, message=message))
+        dropped = {part: f"is part of the text around {whole}" for part, whole in expanded.merged.items()}
+        run.journal.note(Stage.ATTRIBUTE, chosen, dropped=dropped)
+        return expanded
+
+    async def _context(self, run: Run, places: Sequence[Place], expanded: Expanded) -> ContextBlock:
         model = places[0].knowledge_base.embedding_model if places else ""
+        name = run.question.context_tokenizer
 
         async def count(texts: Sequence[str]) -> Sequence[int]:
+            if name:
+                return await self._tokenizers.count(texts, name=name)
             seconds = run.budget.seconds(at_most=self._limits.count_timeout_seconds)
             return await within(seconds, Stage.ATTRIBUTE, self._embedder.count_tokens(texts, model=model))
 
-        sources = [
-            Source(
-                chunk_id=place.candidate.chunk_id,
-                label=label_of(
-                    place.document,
-                    place.knowledge_base.name,
-                    place.candidate.fragment.metadata,
-                    heading_path=place.candidate.fragment.heading_path,
-                    pages=place.candidate.fragment.pages,
-                ),
-                context=place.candidate.fragment.context,
-                text=place.candidate.fragment.text,
-            )
-            for place in places
-        ]
+        sources = [_source(place, expanded.expansions.get(place.candidate.chunk_id)) for place in places]
         return await build_context_block(sources, run.question.context_budget_tokens, count)
+
+
+def _as_they_are(candidates: Sequence[Candidate]) -> Expanded:
+    return Expanded(candidates=tuple(candidates), expansions={}, merged={}, failures=())
+
+
+def _source(place: Place, expansion: Expansion | None) -> Source:
+    fragment = place.candidate.fragment
+
+    def label(heading_path: Sequence[str], pages: Sequence[int]) -> str:
+        return label_of(
+            place.document, place.knowledge_base.name, fragment.metadata, heading_path=heading_path, pages=pages
+        )
+
+    by_lines = fragment.chunk_type in _LINED_TYPES or kind_of(place.document, fragment.metadata) is DisplayKind.CODE
+    alone = Source(
+        chunk_id=fragment.chunk_id,
+        label=label(fragment.heading_path, fragment.pages),
+        context=fragment.context,
+        text=fragment.text,
+        by_lines=by_lines,
+    )
+    if expansion is None or expansion.text == fragment.text:
+        return alone
+    return Source(
+        chunk_id=fragment.chunk_id,
+        label=label(expansion.heading_path, expansion.pages),
+        context=expansion.context,
+        text=expansion.text,
+        by_lines=by_lines,
+        shorter=alone,
+    )
 
 
 def _chosen(run: Run, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
@@ -82,17 +137,16 @@ def _place(run: Run, candidate: Candidate) -> Place:
     )
 
 
-def _result(run: Run, rank: int, place: Place, context: ContextBlock | None) -> Result:
+def _result(run: Run, rank: int, place: Place, context: ContextBlock | None, expanded: Expanded) -> Result:
     fragment = place.candidate.fragment
     return Result(
         rank=rank,
         place=place,
         citation=context.number_of(fragment.chunk_id) if context else 0,
         preview=preview_of(fragment.text),
-        display=display_fields(
-            place.document, fragment.metadata, heading_path=fragment.heading_path, pages=fragment.pages
-        ),
+        display=display_of(place.document, fragment.metadata, heading_path=fragment.heading_path, pages=fragment.pages),
         duplicates=tuple(_place(run, duplicate) for duplicate in place.candidate.duplicates),
+        expansion=expanded.expansions.get(fragment.chunk_id),
     )
 
 

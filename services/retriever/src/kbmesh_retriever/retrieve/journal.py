@@ -21,6 +21,8 @@ class Journal:
         self._clock = clock
         self._started = clock()
         self._milliseconds: dict[Stage, float] = {}
+        self._starts: dict[Stage, float] = {}
+        self._decisions: dict[Stage, list[str]] = {}
         self._traces: list[tuple[Stage, str, tuple[CandidateTrace, ...]]] = []
         self._names: dict[int, str] = {}
         self.degradations: list[Degradation] = []
@@ -33,11 +35,17 @@ class Journal:
     def timing(self, stage: Stage) -> Iterator[None]:
         """Adds what happens inside to the stage's time."""
         started = self._clock()
+        self._starts.setdefault(stage, (started - self._started) * 1000)
         try:
             yield
         finally:
             elapsed = (self._clock() - started) * 1000
             self._milliseconds[stage] = self._milliseconds.get(stage, 0.0) + elapsed
+
+    def decide(self, stage: Stage, note: str) -> None:
+        """What the stage decided, and why, for whoever reads the explanation."""
+        if self._explain:
+            self._decisions.setdefault(stage, []).append(note)
 
     def timings(self) -> dict[str, float]:
         """Milliseconds so far."""
@@ -51,7 +59,14 @@ class Journal:
         traced = {stage for stage, _, _ in self._traces}
         plain = [(stage, "", ()) for stage in self._milliseconds if stage not in traced]
         return tuple(
-            StageTrace(stage=stage, label=label, milliseconds=self._milliseconds.get(stage, 0.0), candidates=candidates)
+            StageTrace(
+                stage=stage,
+                label=label,
+                milliseconds=self._milliseconds.get(stage, 0.0),
+                started_milliseconds=self._starts.get(stage, 0.0),
+                note="; ".join(self._decisions.get(stage, ())),
+                candidates=candidates,
+            )
             for stage, label, candidates in sorted([*plain, *self._traces], key=lambda trace: _ORDER[trace[0]])
         )
 

@@ -1,6 +1,7 @@
 """From the lists of the knowledge bases to one order: fuse, deduplicate, rerank, with the thresholds on each."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from kbmesh_rpc.errors import Reason
@@ -8,8 +9,10 @@ from kbmesh_rpc.errors import Reason
 from kbmesh_retriever.mesh.port import RerankerPort
 from kbmesh_retriever.retrieve.candidates import fuse
 from kbmesh_retriever.retrieve.deduplicate import deduplicate
+from kbmesh_retriever.retrieve.estimates import Step
 from kbmesh_retriever.retrieve.fragment import Candidate
-from kbmesh_retriever.retrieve.request import Question, RetrievalLimits
+from kbmesh_retriever.retrieve.pace import Pace
+from kbmesh_retriever.retrieve.request import Question
 from kbmesh_retriever.retrieve.rerank import RerankOutcome, in_fused_order, rerank
 from kbmesh_retriever.retrieve.run import Run
 from kbmesh_retriever.retrieve.stage import Degradation, RerankMethod, ScoreStage, Stage
@@ -21,12 +24,14 @@ _FEWEST_CANDIDATES = 100
 class Ranker:
     """Ranks what was found. `reranker` is None where none is configured."""
 
-    def __init__(self, *, reranker: RerankerPort | None, limits: RetrievalLimits) -> None:
+    def __init__(self, *, reranker: RerankerPort | None, pace: Pace) -> None:
         self._reranker = reranker
-        self._limits = limits
+        self._pace = pace
 
     def survivors(self, run: Run) -> tuple[Candidate, ...]:
         """In fused order, above the thresholds up to there, each saying something of its own."""
+        estimates = self._pace.estimates
+        started = estimates.clock()
         with run.journal.timing(Stage.FUSE):
             fused = fuse(run.found.lists)
             for candidate in fused:
@@ -36,6 +41,7 @@ class Ranker:
         most = _most_candidates(run.question)
         with run.journal.timing(Stage.DEDUPLICATE):
             distinct = deduplicate(sifted[:most])
+        estimates.observe(Step.RANK, estimates.clock() - started)
         reasons = {one.chunk_id: f"beyond the best {most}" for one in sifted[most:]}
         reasons |= {dropped: f"says the same as {survivor}" for dropped, survivor in distinct.dropped.items()}
         run.journal.note(Stage.DEDUPLICATE, sifted, dropped=reasons)
@@ -48,14 +54,7 @@ class Ranker:
             outcome = in_fused_order(survivors)
         else:
             with journal.timing(Stage.RERANK):
-                outcome = await rerank(
-                    self._reranker,
-                    question.query,
-                    survivors,
-                    top_n=question.rerank_top_n,
-                    seconds=run.budget.seconds(at_most=self._limits.rerank_timeout_seconds),
-                    min_seconds=self._limits.min_rerank_seconds,
-                )
+                outcome = await self._rerank(run, survivors)
         journal.degradations += outcome.degradations
         kept: Sequence[Candidate] = outcome.candidates
         stages = [ScoreStage.FINAL]
@@ -71,6 +70,32 @@ class Ranker:
             reasons = _reasons(kept, outcome.candidates, *stages)
             journal.note(Stage.RERANK, outcome.candidates, dropped=reasons, label=outcome.method.value)
         return RerankOutcome(candidates=tuple(kept), method=outcome.method, degradations=outcome.degradations)
+
+    async def _rerank(self, run: Run, survivors: Sequence[Candidate]) -> RerankOutcome:
+        """As many as the time left covers."""
+        wanted = min(run.question.rerank_top_n, len(survivors))
+        seconds = self._pace.rerank_seconds(run.budget)
+        count = self._pace.affordable(wanted, seconds) if self._reranker is not None else wanted
+        if wanted and not count:
+            message = f"there was no time to rerank {wanted} fragments: the fused order is returned"
+            return in_fused_order(survivors, _for_want_of_time(message))
+        estimates = self._pace.estimates
+        started = estimates.clock()
+        outcome = await rerank(self._reranker, run.question.query, survivors, top_n=count, seconds=seconds)
+        if count:
+            each = (estimates.clock() - started) / count
+            if outcome.method is not RerankMethod.NONE:
+                estimates.observe(Step.RERANK_ONE, each)
+            elif any(one.reason is Reason.DEADLINE_EXCEEDED for one in outcome.degradations):
+                estimates.observe_cut_off(Step.RERANK_ONE, each)
+        if count < wanted and outcome.method is not RerankMethod.NONE:
+            message = f"there was time to rerank the best {count} of {wanted} fragments only"
+            return replace(outcome, degradations=(*outcome.degradations, _for_want_of_time(message)))
+        return outcome
+
+
+def _for_want_of_time(message: str) -> Degradation:
+    return Degradation(stage=Stage.RERANK, reason=Reason.DEADLINE_EXCEEDED, message=message)
 
 
 def _note_unused_thresholds(run: Run, used: Sequence[ScoreStage]) -> None:

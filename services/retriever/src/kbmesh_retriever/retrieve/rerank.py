@@ -48,7 +48,6 @@ async def rerank(
     *,
     top_n: int,
     seconds: float,
-    min_seconds: float,
 ) -> RerankOutcome:
     """Reranks the first `top_n` of the candidates, which stand in fused order, in one call of at most `seconds`.
 
@@ -59,10 +58,6 @@ async def rerank(
     if reranker is None:
         return in_fused_order(
             candidates, _skipped(Reason.FEATURE_UNSUPPORTED, "no reranker is configured: the fused order is returned")
-        )
-    if seconds < min_seconds:
-        return in_fused_order(
-            candidates, _skipped(Reason.DEADLINE_EXCEEDED, "the deadline was too near: the fused order is returned")
         )
     head = candidates[:top_n]
     try:

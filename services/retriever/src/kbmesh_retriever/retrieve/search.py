@@ -18,12 +18,13 @@ from kbmesh_rpc.errors import DeadlineExceeded, InternalError, KbmeshError
 from kbmesh_rpc.logs import get_logger
 from numpy.typing import NDArray
 
-from kbmesh_retriever.catalog.port import Catalog, Document
-from kbmesh_retriever.retrieve.fragment import Fragment
+from kbmesh_retriever.catalog.port import CatalogReader, Document
+from kbmesh_retriever.retrieve.estimates import Estimates, Step
+from kbmesh_retriever.retrieve.fragment import Fragment, check_hit
 from kbmesh_retriever.retrieve.plan import Target
 from kbmesh_retriever.retrieve.stage import Stage
 from kbmesh_retriever.retrieve.time_budget import TimeBudget, within
-from kbmesh_retriever.stores.port import Distance, Hit, Scope, SearchQuery, SparseVector, VectorStore
+from kbmesh_retriever.stores.port import Distance, Hit, Scope, SearchQuery, SparseVector, StoreReader
 
 _SPARE_SHARE = 0.25
 _GROWTH = 4
@@ -86,11 +87,18 @@ class Searcher:
     """Searches the store and checks the hits with the catalog."""
 
     def __init__(
-        self, store: VectorStore, catalog: Catalog, *, concurrency: int, clock: Callable[[], float] = time.perf_counter
+        self,
+        store: StoreReader,
+        catalog: CatalogReader,
+        *,
+        concurrency: int,
+        estimates: Estimates,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._store = store
         self._catalog = catalog
         self._concurrency = concurrency
+        self._estimates = estimates
         self._clock = clock
 
     async def search(self, probes: Sequence[Probe], *, seconds: float, budget: TimeBudget) -> SearchOutcome:
@@ -112,7 +120,9 @@ class Searcher:
                 for found in (*lists.dense, *lists.keyword)
             } - checked
             if unchecked:
-                valid = await within(budget.seconds(), Stage.SEARCH, self._catalog.valid_documents(as_of, unchecked))
+                with self._estimates.timing(Step.VALIDATE):
+                    checking = self._catalog.valid_documents(as_of, unchecked)
+                    valid = await within(budget.seconds(), Stage.SEARCH, checking)
                 documents |= {
                     version: document
                     for version, document in valid.items()
@@ -148,7 +158,8 @@ class Searcher:
         started = self._clock()
         try:
             async with asyncio.timeout(seconds), slots:
-                return await self._search_one(probe, limit)
+                with self._estimates.timing(Step.SEARCH):
+                    return await self._search_one(probe, limit)
         except TimeoutError:
             return DeadlineExceeded(Stage.SEARCH.value)
         except KbmeshError as error:
@@ -176,20 +187,25 @@ class Searcher:
                 distance=Distance(target.knowledge_base.distance),
             )
         )
+        fragments: dict[UUID, Fragment] = {}
         return Lists(
             target=target,
             query=probe.query,
-            dense=_read(result.dense, target.scope),
-            keyword=tuple(found for found in _read(result.keyword, target.scope) if found.score > 0),
+            dense=_read(result.dense, target.scope, fragments),
+            keyword=tuple(found for found in _read(result.keyword, target.scope, fragments) if found.score > 0),
             keyword_served=result.keyword_served,
         )
 
 
-def _read(hits: Sequence[Hit], scope: Scope) -> tuple[Found, ...]:
-    """Each point once, best first; equal scores in the order of their ids, whatever order the store gave."""
+def _read(hits: Sequence[Hit], scope: Scope, fragments: dict[UUID, Fragment]) -> tuple[Found, ...]:
+    """Each point once, best first; equal scores in the order of their ids, whatever order the store gave. `fragments`
+    has those that another list held, and gets these."""
     distinct: dict[UUID, Found] = {}
     for hit in hits:
-        fragment = Fragment.from_hit(hit, scope)
+        check_hit(hit)
+        fragment = fragments.get(hit.id)
+        if fragment is None:
+            fragment = fragments[hit.id] = Fragment.from_hit(hit, scope)
         distinct.setdefault(fragment.chunk_id, Found(fragment=fragment, score=hit.score))
     return tuple(sorted(distinct.values(), key=lambda found: (-found.score, found.fragment.chunk_id)))
 
