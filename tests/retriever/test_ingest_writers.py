@@ -4,13 +4,14 @@ import asyncio
 from pathlib import Path
 from uuid import UUID
 
+import pytest
 from kbmesh_retriever.catalog.port import KnowledgeBase
 from kbmesh_retriever.catalog.sql import SqlCatalog
 from kbmesh_retriever.ingest.document import IncomingDocument, IngestResult
 from kbmesh_retriever.ingest.ingester import Ingester
 from kbmesh_retriever.keywords.analyser import encode_query
 from kbmesh_retriever.stores.port import Scope, SearchQuery
-from kbmesh_rpc.errors import DependencyUnavailable
+from kbmesh_rpc.errors import DependencyUnavailable, DocumentShrunk
 from retriever.mesh_fakes import Faulty
 from retriever.workshop import Workshop
 
@@ -90,6 +91,71 @@ async def test_the_last_to_publish_wins(workshop: Workshop, tmp_path: Path) -> N
     assert len(workshop.words.texts) - embedded == 10, "each version was embedded once"
     await workshop.sweep()
     assert await workshop.points(kb) == 5
+    await catalog.close()
+
+
+async def test_a_slow_writer_is_not_overtaken_for_ever(workshop: Workshop, tmp_path: Path) -> None:
+    """A fast one publishes each time the slow one is about to: what is written goes on top, and is written once."""
+    kb = await workshop.make()
+    catalog, fast = another_process(workshop, tmp_path)
+    await ingest(fast, kb, version(0))
+
+    async def overtake(call: int) -> None:
+        if call < 30:
+            await ingest(fast, kb, version(100 + call))
+
+    workshop.catalog.before("publish", overtake)
+    upserts = workshop.store.calls.get("upsert", 0)
+    slow = await ingest(workshop.ingester, kb, version(1))
+    assert (slow.outcome, slow.chunks) == ("changed", 5)
+    assert workshop.store.calls["upsert"] - upserts == 31, "30 of the fast one, and one of the slow one"
+    assert await texts_found(workshop, kb) == sorted(version(1).split("\n\n"))
+    await workshop.sweep()
+    assert await workshop.points(kb) == 5
+    now = await workshop.catalog.get_knowledge_base("default", "handbook")
+    assert (now.document_count, now.chunk_count) == (1, 5)
+    assert (await ingest(fast, kb, version(2))).outcome == "changed", "numbers go on"
+    assert await texts_found(workshop, kb) == sorted(version(2).split("\n\n"))
+    await catalog.close()
+
+
+async def test_new_metadata_are_not_overtaken_for_ever(workshop: Workshop, tmp_path: Path) -> None:
+    """The other one gives other metadata to the same content, again and again."""
+    kb = await workshop.make()
+    catalog, fast = another_process(workshop, tmp_path)
+    await ingest(fast, kb, version(0))
+
+    async def overtake(call: int) -> None:
+        if call < 30:
+            other = IncomingDocument(external_id="a.md", content=version(0), metadata={"turn": str(call)})
+            await fast.ingest(kb, other)
+
+    workshop.catalog.before("publish", overtake)
+    document = IncomingDocument(external_id="a.md", content=version(0), metadata={"team": "red"})
+    assert (await workshop.ingester.ingest(kb, document)).outcome == "changed"
+    assert (await workshop.catalog.get_document(kb.id, "a.md")).metadata == {"team": "red"}
+    assert len(workshop.words.texts) == 5, "nothing was embedded again"
+    await workshop.sweep()
+    assert await workshop.points(kb) == 5
+    assert len(await texts_found(workshop, kb)) == 5
+    await catalog.close()
+
+
+async def test_an_overtaken_writer_still_asks_whether_a_read_has_shrunk(workshop: Workshop, tmp_path: Path) -> None:
+    """The version that came meanwhile is long, and what the slow writer read is next to nothing."""
+    kb = await workshop.make()
+    catalog, fast = another_process(workshop, tmp_path)
+
+    async def overtake(call: int) -> None:
+        if call == 0:
+            await ingest(fast, kb, version(1, chunks=50))
+
+    workshop.catalog.before("publish", overtake)
+    with pytest.raises(DocumentShrunk):
+        await ingest(workshop.ingester, kb, version(2, chunks=1))
+    assert len(await texts_found(workshop, kb)) == 50
+    await workshop.sweep()
+    assert await workshop.points(kb) == 50
     await catalog.close()
 
 

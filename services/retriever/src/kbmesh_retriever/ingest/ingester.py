@@ -1,15 +1,13 @@
 """Takes one document in: cut, embed, write, publish."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from kbmesh_rpc.errors import (
     Conflict,
-    DeadlineExceeded,
-    DependencyUnavailable,
     DocumentEmpty,
     DocumentShrunk,
     KbmeshError,
@@ -20,7 +18,7 @@ from kbmesh_rpc.logs import get_logger
 from kbmesh_retriever.catalog.port import Catalog, Document, KnowledgeBase, Reservation, narrows
 from kbmesh_retriever.catalog.sql import utc_now
 from kbmesh_retriever.ingest.document import IncomingDocument, IngestResult
-from kbmesh_retriever.ingest.embedding import TEXTS_A_CALL, BulkEmbedding
+from kbmesh_retriever.ingest.embedding import BulkEmbedding
 from kbmesh_retriever.ingest.fingerprint import (
     content_sha256,
     description_fingerprint,
@@ -28,37 +26,21 @@ from kbmesh_retriever.ingest.fingerprint import (
     points_fingerprint,
     source_fingerprint,
 )
-from kbmesh_retriever.ingest.packing import Packer
+from kbmesh_retriever.ingest.needs import Needs, needs_alone, needs_together
 from kbmesh_retriever.ingest.points import build_points, copy_points
 from kbmesh_retriever.ingest.preparation import Prepared, cut, prepare, prepared_empty, text_characters
 from kbmesh_retriever.ingest.turns import Turns
 from kbmesh_retriever.keywords.analyser import ANALYSER_FINGERPRINT
-from kbmesh_retriever.mesh.port import ChunkerPort, Embedded, EmbedderPort
-from kbmesh_retriever.stores.port import Point, Scope, VectorStore
+from kbmesh_retriever.mesh.port import ChunkerPort, EmbedderPort
+from kbmesh_retriever.stores.port import Scope, VectorStore
 
 logger = get_logger(__name__)
 
 _MAX_ATTEMPTS = 10
-_LOOKUPS_A_CALL = 256
-_EMBED_CALLS = 2
-"""At once for one stream: while one is answered, the embedder has the next."""
-_DOCUMENTS_A_TRANSACTION = 64
-_POINTS_A_WRITE = 100
-_WRITES = 2
+_MAX_PUBLICATIONS = 100
+"""Of one version. Each that fails is one of somebody else's that went through."""
 SHRINK_FROM_CHARACTERS = 500
 """A shorter text may lose any part: it is less than the least chunk."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Needs:
-    """What taking a document in asks of others, for one knowledge base: alone, or together with its stream's others."""
-
-    find: Callable[[str], Awaitable[Document | None]]
-    """The document of an external id."""
-    embed: Callable[[Sequence[str]], Awaitable[Embedded]]
-    reserve: Callable[[str], Awaitable[Reservation]]
-    write: Callable[[Sequence[Point]], Awaitable[None]]
-    publish: Callable[[Reservation, Document], Awaitable[None]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,72 +80,16 @@ class Ingester:
         self._now = now
         self._turns = Turns()
 
-    def needs_alone(self, knowledge_base: KnowledgeBase) -> Needs:
-        """A call for each need of each document."""
-
-        async def embed(texts: Sequence[str]) -> Embedded:
-            [answer] = await self._embedding.embed(knowledge_base, [texts])
-            if isinstance(answer, KbmeshError):
-                raise answer
-            return answer
-
-        return Needs(
-            find=lambda external_id: self._catalog.find_document(knowledge_base.id, external_id),
-            embed=embed,
-            reserve=lambda external_id: self._catalog.reserve_generation(knowledge_base.id, external_id),
-            write=lambda points: self._store.upsert(knowledge_base.collection, points),
-            publish=self._catalog.publish,
-        )
-
     def needs_together(self, knowledge_base: KnowledgeBase, group: asyncio.TaskGroup) -> Needs:
         """One call for what several documents need at the same time. Ends with `group`."""
-
-        async def find(external_ids: Sequence[str]) -> Sequence[Document | None]:
-            found = await self._catalog.find_documents(knowledge_base.id, set(external_ids))
-            return [found.get(external_id) for external_id in external_ids]
-
-        async def embed(documents: Sequence[Sequence[str]]) -> Sequence[Embedded | KbmeshError]:
-            return await self._embedding.embed(knowledge_base, documents)
-
-        async def reserve(external_ids: Sequence[str]) -> Sequence[Reservation]:
-            if len(external_ids) == 1:
-                return [await self._catalog.reserve_generation(knowledge_base.id, external_ids[0])]
-            return await self._catalog.reserve_generations(knowledge_base.id, external_ids)
-
-        async def write(documents: Sequence[Sequence[Point]]) -> Sequence[KbmeshError | None]:
-            try:
-                await self._store.upsert(knowledge_base.collection, [point for each in documents for point in each])
-            except KbmeshError as error:
-                if len(documents) == 1 or isinstance(error, DependencyUnavailable | DeadlineExceeded):
-                    return [error] * len(documents)
-                return [answer for each in documents for answer in await write([each])]
-            return [None] * len(documents)
-
-        async def publish(published: Sequence[tuple[Reservation, Document]]) -> Sequence[KbmeshError | None]:
-            if len(published) == 1:
-                await self._catalog.publish(*published[0])
-                return [None]
-            return await self._catalog.publish_together(knowledge_base.id, published)
-
-        finding = Packer[str, Document | None](find, group, max_weight=_LOOKUPS_A_CALL)
-        embedding = Packer[Sequence[str], Embedded](embed, group, max_weight=TEXTS_A_CALL, in_flight=_EMBED_CALLS)
-        reserving = Packer[str, Reservation](reserve, group, max_weight=_DOCUMENTS_A_TRANSACTION)
-        writing = Packer[Sequence[Point], None](write, group, max_weight=_POINTS_A_WRITE, in_flight=_WRITES)
-        publishing = Packer[tuple[Reservation, Document], None](publish, group, max_weight=_DOCUMENTS_A_TRANSACTION)
-        return Needs(
-            find=finding.ask,
-            embed=lambda texts: embedding.ask(texts, weight=len(texts)),
-            reserve=reserving.ask,
-            write=lambda points: writing.ask(points, weight=len(points)),
-            publish=lambda reservation, document: publishing.ask((reservation, document)),
-        )
+        return needs_together(self._catalog, self._store, self._embedding, knowledge_base, group)
 
     async def ingest(
         self, knowledge_base: KnowledgeBase, document: IncomingDocument, needs: Needs | None = None
     ) -> IngestResult:
         """Raises `KbmeshError`; whatever it raises, and whenever it is cancelled, readers see what they saw before."""
         content = document.checked_content(max_bytes=self._max_document_bytes)
-        needs = needs or self.needs_alone(knowledge_base)
+        needs = needs or needs_alone(self._catalog, self._store, self._embedding, knowledge_base)
         async with self._turns.take((knowledge_base.id, document.external_id)):
             hashes = await self._hash(knowledge_base, document, content)
             result = await self._ingest(knowledge_base, document, content, hashes, needs)
@@ -191,8 +117,8 @@ class Ingester:
                         return copied
                 if prepared is None:
                     prepared = await self._prepare(knowledge_base, current, document, content, hashes, needs)
-                elif current is not None and prepared.chunked.chunks:
-                    self._check_shrink(current, document, hashes, prepared.characters)
+                else:
+                    self._may_replace(current, document, prepared, hashes)
                 return await self._replace(knowledge_base, document, prepared, hashes, needs)
             except Conflict as error:
                 conflict = error
@@ -264,7 +190,8 @@ class Ingester:
                 )
                 copied += len(page)
             if copied == current.chunk_count:
-                await needs.publish(
+                await self._publish(
+                    needs,
                     reservation,
                     replace(
                         current,
@@ -276,6 +203,11 @@ class Ingester:
                         generation=reservation.generation,
                         ingested_at=self._now(),
                         **_description(document, hashes, current.title),
+                    ),
+                    over=lambda now: (
+                        now is not None
+                        and now.fingerprint == hashes.points
+                        and now.payload_fingerprint != hashes.payload
                     ),
                 )
         except BaseException as error:
@@ -322,6 +254,43 @@ class Ingester:
         if now == 0 or (little and current.content_sha256 != hashes.content):
             raise DocumentShrunk(before=before, now=now)
 
+    def _may_replace(
+        self, current: Document | None, document: IncomingDocument, prepared: Prepared, hashes: _Hashes
+    ) -> bool:
+        """Whether what was prepared is to take the place of what is there now. Raises DocumentShrunk."""
+        if current is None:
+            return True
+        if prepared.chunked.chunks:
+            self._check_shrink(current, document, hashes, prepared.characters)
+        return current.fingerprint != hashes.points
+
+    async def _publish(
+        self,
+        needs: Needs,
+        reservation: Reservation,
+        published: Document,
+        *,
+        over: Callable[[Document | None], bool],
+    ) -> Reservation:
+        """Publishes what is written. Where another version has become current meanwhile it goes on top of that one, if
+        `over` lets it: nothing is written again, so that a slow writer is not overtaken for ever by fast ones. Gives
+        the reservation with what it has replaced. Raises Conflict where it must begin anew."""
+        conflict: Conflict | None = None
+        for _ in range(_MAX_PUBLICATIONS):
+            try:
+                await needs.publish(reservation, published)
+                return reservation
+            except Conflict as error:
+                conflict = error
+            current = await needs.find(published.external_id)
+            now = None if current is None else current.generation
+            # Where nothing else has become current the reservation was given up, and its points may be gone.
+            if now == reservation.replaces or not over(current):
+                break
+            reservation = replace(reservation, replaces=now)
+        assert conflict is not None
+        raise conflict
+
     async def _replace(
         self,
         knowledge_base: KnowledgeBase,
@@ -338,7 +307,8 @@ class Ingester:
             )
             if points:
                 await needs.write(points)
-            await needs.publish(
+            reservation = await self._publish(
+                needs,
                 reservation,
                 Document(
                     id=reservation.document_id,
@@ -366,6 +336,7 @@ class Ingester:
                     tags=document.tags,
                     principals=document.principals,
                 ),
+                over=lambda now: self._may_replace(now, document, prepared, hashes),
             )
         except BaseException as error:
             await self._give_up(knowledge_base, reservation, error)

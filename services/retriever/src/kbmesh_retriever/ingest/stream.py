@@ -8,8 +8,9 @@ from kbmesh_rpc.logs import get_logger
 
 from kbmesh_retriever.catalog.port import Catalog, KnowledgeBase
 from kbmesh_retriever.ingest.document import IncomingDocument, IngestResult
-from kbmesh_retriever.ingest.ingester import Ingester, Needs
+from kbmesh_retriever.ingest.ingester import Ingester
 from kbmesh_retriever.ingest.job import JobRecord
+from kbmesh_retriever.ingest.needs import Needs
 
 logger = get_logger(__name__)
 
