@@ -16,7 +16,7 @@ from kbmesh_cli.errors import CliError
 from kbmesh_cli.manifest import Shard, read_manifest
 from kbmesh_cli.sources import SourceFile, find_files
 from kbmesh_client import IngestResult
-from kbmesh_rpc.errors import DependencyUnavailable
+from kbmesh_rpc.errors import DependencyUnavailable, KnowledgeBaseNotFound
 
 
 @pytest.fixture
@@ -106,6 +106,38 @@ async def test_bad_lines_of_a_manifest_fail_alone(script: Script, endpoint: str,
         "gone": "DOCUMENT_UNREADABLE",
     }
     assert (summary["new"], summary["failed"]) == (2, 5)
+
+
+@pytest.mark.parametrize("key", ["uri", "path"])
+@pytest.mark.parametrize(
+    "place",
+    ["s3://bucket/key", "https://example.org/a.md", "GS://bucket/key", "az+blob://x/y", "file://nas/share/a.md"],
+)
+def test_a_manifest_names_files_of_this_machine_alone(tmp_path: Path, key: str, place: str) -> None:
+    """Nothing is fetched from elsewhere; the error says what may stand there."""
+    manifest = tmp_path / "list.jsonl"
+    manifest.write_text(json.dumps({"external_id": "far", key: place}))
+    (entry,) = read_manifest(manifest, None)
+    assert isinstance(entry, IngestResult)
+    assert entry.error is not None
+    assert entry.error.reason == "FEATURE_UNSUPPORTED"
+    assert entry.error.metadata["feature"] == f"{place.split(':')[0].lower()} URIs"
+    assert "file://" in entry.error.metadata["allowed"]
+    assert place.split("://")[0] in entry.error.message
+    assert "path" in entry.error.message
+
+
+def test_a_colon_in_the_name_of_a_file_is_no_scheme(tmp_path: Path) -> None:
+    names = ["10:30.md", "re: minutes.md", "a/b://c.md", "C:notes.md"]
+    manifest = tmp_path / "list.jsonl"
+    lines = [*names, f"file:{tmp_path}/x%20y.md", f"file://localhost{tmp_path}/x%20y.md"]
+    manifest.write_text("".join(json.dumps({"path": name}) + "\n" for name in lines))
+    read = list(read_manifest(manifest, None))
+    assert [entry.path for entry in read if isinstance(entry, SourceFile)] == [
+        *(tmp_path / name for name in names),
+        tmp_path / "x y.md",
+        tmp_path / "x y.md",
+    ]
 
 
 def test_bad_lines_are_told_of_by_one_shard_alone(tmp_path: Path) -> None:
@@ -230,9 +262,74 @@ async def test_changed_files_go_in_as_they_change_and_errors_end_nothing(
     (docs / "3.md").unlink()
     await until(lambda: "docs/3.md" not in script.documents)
     assert script.ingested.count("docs/4.md") == 1, "what did not change is not sent again"
+    script.refused = {"docs/5.md": "DOCUMENT_UNREADABLE"}
+    (docs / "5.md").write_text("broken")
+    await until(lambda: script.ingested.count("docs/5.md") > 1)
     ends = True
     done = await watch
-    assert done.code == 1, "documents had failed"
+    assert done.code == 1, "one has not gone in"
+    summary = done.lines()[-1]
+    assert summary["failures"] == [{"external_id": "docs/5.md", "reason": "DOCUMENT_UNREADABLE"}]
+    assert (summary["failed"], summary["pruned"]) == (1, 1)
+    assert summary["rounds"] > 4
+
+
+async def test_a_watch_waits_for_a_mesh_that_is_not_there_yet(
+    script: Script, endpoint: str, kbmesh: Kbmesh, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is away at first, breaks off in the middle of the first pass, and one document's turn comes later still."""
+    pauses: list[float] = []
+    tries_before_it_is_there = 8
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == tries_before_it_is_there:
+            script.error = None
+        if len(script.documents) == 10:
+            raise KeyboardInterrupt
+        assert len(pauses) < 200, "it did not go in"
+        time.sleep(0.01)
+
+    monkeypatch.setattr(ingest_command, "pause", sleep)
+    script.error = DependencyUnavailable("catalog", "away")
+    script.refused = {"docs/7.md": "DEPENDENCY_UNAVAILABLE"}
+    arguments = ("ingest", "handbook", "docs", "--watch", "--watch-seconds", "0.5", "--endpoint", endpoint)
+    watch = asyncio.create_task(kbmesh(*arguments, "--json"))
+    await until(lambda: script.ingested.count("docs/7.md") > 2)
+    script.refused.clear()
+    done = await watch
+
+    assert pauses[:tries_before_it_is_there] == [1, 2, 4, 8, 16, 30, 30, 30]
+    assert pauses[tries_before_it_is_there : tries_before_it_is_there + 2] == [30, 30], "one is not there yet"
+    told = [line["error"]["reason"] for line in done.lines() if line.get("error") and "hint" in line["error"]]
+    assert told == ["DEPENDENCY_UNAVAILABLE"] * tries_before_it_is_there
+    summary = done.lines()[-1]
+    assert (done.code, summary["total"], summary["new"], summary["failed"]) == (0, 10, 10, 0)
+    assert summary["failures"] == []
+    assert all(script.ingested.count(name) == 1 for name in script.documents if name != "docs/7.md")
+
+
+async def test_ctrl_c_while_the_mesh_is_away_ends_with_a_summary(
+    endpoint: str, kbmesh: Kbmesh, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sleep(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ingest_command, "pause", sleep)
+    done = await kbmesh("ingest", "handbook", "docs", "--watch", "--endpoint", "127.0.0.1:1")
+    assert done.code == 1, "they had not gone in"
+    assert "DEPENDENCY_UNAVAILABLE" in done.err
+    assert "10 files" in done.err
+    assert "0 documents" in done.out
+
+
+async def test_a_watch_of_what_there_is_not_ends_at_once(
+    script: Script, endpoint: str, kbmesh: Kbmesh, docs: Path
+) -> None:
+    """A wrong name is not waited for."""
+    script.error = KnowledgeBaseNotFound("handbok")
+    done = await kbmesh("ingest", "handbok", "docs", "--watch", "--json", "--endpoint", endpoint)
+    assert (done.code, done.lines()[-1]["error"]["reason"]) == (1, "KNOWLEDGE_BASE_NOT_FOUND")
 
 
 def test_a_file_that_is_still_being_written_is_left_alone(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ COMPLETION_INDEX = "JOB_COMPLETION_INDEX"
 """Environment variable in which an Indexed Job of Kubernetes tells a pod its number, from 0."""
 
 _SHARD = re.compile(r"(?:(\d+)?/)?(\d+)")
+_URI = re.compile(r"(?:(?=file:/)|(?=[^:]+://))([A-Za-z][A-Za-z0-9+.-]*):")
+"""A scheme (RFC 3986), where what follows is no path of this machine: a colon in a file's name makes none."""
 _TEXTS = ("title", "author", "media_type", "source_type")
 _LISTS = ("principals", "tags")
 _KEYS = {"external_id", "path", "uri", "metadata", "created_at", *_TEXTS, *_LISTS}
@@ -136,11 +138,18 @@ def _moment(value: Any) -> datetime:
 
 def _source(entry: _Entry, manifest: Path) -> SourceFile | IngestResult:
     place = entry.path
-    if "://" in place:
+    if (named := _URI.match(place)) is not None:
         parts = urlsplit(place)
+        far = f"{named[1]}://" if parts.scheme != "file" else f"file://{parts.netloc}"
         if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-            message = f"nothing here reads {parts.scheme}://{parts.netloc}; only files of this machine"
-            return _failed(entry.external_id, "FEATURE_UNSUPPORTED", message, feature=f"{parts.scheme} URIs")
+            return _failed(
+                entry.external_id,
+                "FEATURE_UNSUPPORTED",
+                f"{far} cannot be read: a manifest names paths and file:// URIs of this machine. Copy the document "
+                "here, or mount what holds it, and name the file",
+                feature=f"{parts.scheme} URIs",
+                allowed="path, file:// of this machine",
+            )
         place = unquote(parts.path)
     return SourceFile(external_id=entry.external_id, path=manifest.parent / place, described=entry.described)
 

@@ -24,6 +24,26 @@ class Changes:
         return bool(self.files or self.gone)
 
 
+class Waits:
+    """Pauses between tries of what does not succeed: each twice as long as the one before."""
+
+    def __init__(self, *, least: float, most: float = 30.0) -> None:
+        """In seconds."""
+        self._least = least
+        self._most = most
+        self._last = 0.0
+
+    def next(self, *, asked: float | None = None) -> float:
+        """Seconds until the next try; not less than what somebody asked for."""
+        self._last = min(max(2 * self._last, self._least), max(self._most, self._least))
+        return max(self._last, asked or 0.0)
+
+    def over(self, seconds: float) -> float:
+        """It has succeeded: `seconds` until the next look, and the next try that fails is the first again."""
+        self._last = 0.0
+        return seconds
+
+
 class WatchedFiles:
     """Remembers how files were when they were last taken in.
 
@@ -40,7 +60,8 @@ class WatchedFiles:
     def begin(self) -> Sequence[SourceFile]:
         """All files, to be taken in as they are."""
         files = list(self._find())
-        self._taken = self._last = {source.external_id: _state(source) for source in files}
+        self._last = {source.external_id: _state(source) for source in files}
+        self._taken = dict(self._last)
         return files
 
     def look(self) -> Changes:

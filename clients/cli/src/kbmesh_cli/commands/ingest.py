@@ -2,26 +2,29 @@
 
 import contextlib
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from kbmesh_client import IngestResult, KbmeshClient, KbmeshError, KnowledgeBaseAlreadyExists, ServiceUnavailable
+from kbmesh_client import IngestOutcome, IngestResult, KbmeshClient, KbmeshError, KnowledgeBaseAlreadyExists
 from rich.markup import escape
 
 from kbmesh_cli.errors import CliError, failure_of
-from kbmesh_cli.ingestion import IngestChoices, Tally, ingest_files, show_tally, with_progress
+from kbmesh_cli.ingestion import FAILURES_SHOWN, IngestChoices, Tally, ingest_files, show_tally, with_progress
 from kbmesh_cli.invocation import JsonOption, invocation
 from kbmesh_cli.manifest import Shard, count_manifest, read_manifest
-from kbmesh_cli.output import messages, print_failure, print_json
+from kbmesh_cli.output import counted, messages, print_failure, print_json, results
 from kbmesh_cli.pruning import check_share, folder_names, missing_documents, prune
 from kbmesh_cli.rendering import ingest_result_to_json
 from kbmesh_cli.sources import SourceFile, find_files
-from kbmesh_cli.watching import Changes, WatchedFiles
+from kbmesh_cli.watching import Changes, Waits, WatchedFiles
 
 pause = time.sleep
 """Between two looks at watched files."""
+
+FIRST_WAIT_SECONDS = 1.0
+"""Before the second try, where the mesh is away; each further one waits twice as long."""
 
 PASSING = frozenset({"DEPENDENCY_UNAVAILABLE", "DEADLINE_EXCEEDED", "QUEUE_FULL", "SHUTTING_DOWN", "MODEL_NOT_READY"})
 """Reasons for which a watched file that failed is tried again although it has not changed."""
@@ -108,6 +111,7 @@ def ingest(
 
     with invocation(context).client() as client:
         run = _Run(client, knowledge_base, choices, json_output=json_output)
+        left = 0
         if manifest is not None:
             total = count_manifest(manifest, part) if messages().is_terminal else None
             run.begin(create=create)
@@ -119,14 +123,17 @@ def ingest(
             if not files:
                 names = escape(", ".join(map(str, paths or [])))
                 messages().print(f"note: no files were found in {names}", soft_wrap=True)
-            run.begin(create=create)
-            run.take(files, total=len(files))
-            if prunes:
-                run.prune(folders, {source.external_id for source in files}, anyway=prune_anyway)
-            run.end()
+            pruned = folders if prunes else None
             if watch:
-                _watch(run, watched, folders if prunes else None, anyway=prune_anyway, seconds=watch_seconds)
-    if run.failed and not keep_going_ok:
+                watch_files = _Watch(run, watched, pruned, anyway=prune_anyway)
+                left = watch_files.go_on(files, create=create, seconds=watch_seconds)
+            else:
+                run.begin(create=create)
+                run.take(files, total=len(files))
+                if pruned is not None:
+                    run.prune(pruned, {source.external_id for source in files}, anyway=prune_anyway)
+                run.end()
+    if (run.failed or left) and not keep_going_ok:
         raise typer.Exit(1)
 
 
@@ -138,13 +145,22 @@ class _Run:
         self._knowledge_base = knowledge_base
         self._choices = choices
         self._json_output = json_output
-        self.failed = False
+        self._all = Tally()
+        self._all_pruned = 0
+        self._rounds = 0
+        self._first_began = time.monotonic()
+        self._failing: dict[str, IngestResult] = {}
         self._round()
 
     def _round(self) -> None:
         self._tally = Tally()
         self._pruned = 0
         self._began = time.monotonic()
+
+    @property
+    def failed(self) -> bool:
+        """Whether the last that is known of some document is that it did not go in."""
+        return bool(self._failing)
 
     def begin(self, *, create: bool) -> None:
         """Makes the knowledge base, or fails where there is none, before any file is read."""
@@ -154,17 +170,25 @@ class _Run:
         else:
             self._client.get_knowledge_base(self._knowledge_base)
 
-    def take(self, files: Iterable[SourceFile | IngestResult], *, total: int | None) -> dict[str, str]:
-        """Takes files in. Gives the reasons of those that failed, by name."""
-        reasons = {}
+    def take(self, files: Iterable[SourceFile | IngestResult], *, total: int | None) -> None:
+        """Takes files in."""
+        for _ in self.results(files, total=total):
+            pass
+
+    def results(
+        self, files: Iterable[SourceFile | IngestResult], *, total: int | None
+    ) -> Generator[IngestResult, None, None]:
+        """Takes files in, and gives what became of each as it is known."""
         ingested = ingest_files(self._client, self._knowledge_base, files, self._choices)
         for result in with_progress(ingested, total=total):
             self._tally.add(result)
+            self._all.add(result)
+            self._failing.pop(result.external_id, None)
             if result.error is not None:
-                reasons[result.external_id] = result.error.reason
+                self._failing[result.external_id] = result
             if self._json_output:
                 print_json(ingest_result_to_json(result))
-        return reasons
+            yield result
 
     def prune(self, folders: Sequence[str], found: set[str], *, anyway: bool) -> None:
         """Deletes documents whose files are gone. Where that is refused, the rest of the round is told of first."""
@@ -174,67 +198,134 @@ class _Run:
         except CliError:
             self.end()
             raise
-        self._pruned += prune(self._client, self._knowledge_base, missing)
+        pruned = prune(self._client, self._knowledge_base, missing)
+        self._pruned += pruned
+        self._all_pruned += pruned
 
     def end(self) -> None:
         """Tells of the round."""
-        seconds = time.monotonic() - self._began
-        self.failed = self.failed or self._tally.failed > 0
-        if self._json_output:
-            print_json(
-                {
-                    "knowledge_base": self._knowledge_base,
-                    **self._tally.counts(),
-                    "pruned": self._pruned,
-                    "seconds": round(seconds, 3),
-                    "failures": [
-                        {"external_id": result.external_id, "reason": result.error.reason}
-                        for result in self._tally.failures
-                        if result.error is not None
-                    ],
-                }
-            )
-        else:
-            show_tally(self._tally, seconds, pruned=self._pruned)
+        self._tell_tally(self._tally, time.monotonic() - self._began, self._pruned, {})
+        self._rounds += 1
         self._round()
+
+    def end_all(self) -> None:
+        """Tells of all rounds together, and of what has not gone in until now."""
+        self._all.failures = list(self._failing.values())[:FAILURES_SHOWN]
+        self._all.outcomes[IngestOutcome.FAILED] = len(self._failing)
+        self._all.total = sum(self._all.outcomes.values())
+        if not self._json_output:
+            results().print(f"{counted(self._rounds, 'round')}, in all:")
+        seconds = time.monotonic() - self._first_began
+        self._tell_tally(self._all, seconds, self._all_pruned, {"rounds": self._rounds})
+
+    def _tell_tally(self, tally: Tally, seconds: float, pruned: int, more: Mapping[str, int]) -> None:
+        if not self._json_output:
+            show_tally(tally, seconds, pruned=pruned)
+            return
+        print_json(
+            {
+                "knowledge_base": self._knowledge_base,
+                **tally.counts(),
+                "pruned": pruned,
+                "seconds": round(seconds, 3),
+                "failures": [
+                    {"external_id": result.external_id, "reason": result.error.reason}
+                    for result in tally.failures
+                    if result.error is not None
+                ],
+                **more,
+            }
+        )
 
     def tell(self, error: KbmeshError | CliError) -> None:
         """Tells of an error that ends no watch."""
         print_failure(failure_of(error), as_json=self._json_output)
 
 
-def _watch(run: _Run, watched: WatchedFiles, folders: Sequence[str] | None, *, anyway: bool, seconds: float) -> None:
-    """Takes files in as they change, until Ctrl-C. A mesh that is away is waited for; nothing that changes is missed
-    meanwhile. `folders`: of which documents are deleted whose files are gone."""
-    messages().print("watching; Ctrl-C ends it")
-    with contextlib.suppress(KeyboardInterrupt):
-        while True:
-            pause(seconds)
+class _Watch:
+    """Files as they change, round by round."""
+
+    def __init__(self, run: _Run, watched: WatchedFiles, folders: Sequence[str] | None, *, anyway: bool) -> None:
+        """`folders`: of which documents are deleted whose files are gone."""
+        self._run = run
+        self._watched = watched
+        self._folders = folders
+        self._anyway = anyway
+        self._begun = False
+        self._prune_due = folders is not None
+        self._has_pruned = False
+        self._left: set[str] = set()
+
+    def go_on(self, files: Sequence[SourceFile], *, create: bool, seconds: float) -> int:
+        """Takes `files` in, and then files as they change, until Ctrl-C. A mesh that is away is waited for, also where
+        it is at first; nothing that changes is missed meanwhile. Gives how many files it was still to take in."""
+        self._left = {source.external_id for source in files}
+        waits = Waits(least=max(seconds, FIRST_WAIT_SECONDS))
+        with contextlib.suppress(KeyboardInterrupt):
+            while True:
+                wait = seconds
+                try:
+                    if self._begun:
+                        complete = self._round(self._watched.look())
+                    else:
+                        self._run.begin(create=create)
+                        self._begun = True
+                        # Found again: it may have been waited for.
+                        complete = self._round(Changes(files=self._watched.begin(), gone=()), first=True)
+                        messages().print("watching; Ctrl-C ends it")
+                    wait = waits.over(seconds) if complete else waits.next()
+                except (KbmeshError, CliError) as error:
+                    if self._ends(error):
+                        raise
+                    self._run.tell(error)
+                    wait = waits.next(asked=error.retry_after_seconds if isinstance(error, KbmeshError) else None)
+                    messages().print(f"watching; tries again in {wait:.3g} s, Ctrl-C ends it")
+                except OSError as error:
+                    self._run.tell(
+                        CliError("FILE_NOT_FOUND", f"the files cannot be looked at: {error.strerror or error}")
+                    )
+                pause(wait)
+        self._run.end_all()
+        if self._left:
+            messages().print(f"{counted(len(self._left), 'file')} had not gone in yet")
+        return len(self._left)
+
+    def _ends(self, error: KbmeshError | CliError) -> bool:
+        """What is wrong from the beginning, and will not pass."""
+        if isinstance(error, CliError):
+            return error.reason == "PRUNE_REFUSED" and not self._has_pruned
+        return not self._begun and error.reason not in PASSING
+
+    def _round(self, changes: Changes, *, first: bool = False) -> bool:
+        """False where something is left that will go in later."""
+        self._left -= set(changes.gone)
+        self._prune_due = self._prune_due or (self._folders is not None and bool(changes.gone))
+        if not (changes.files or self._prune_due or first):
+            return True
+        complete = self._take_in(changes)
+        if self._folders is not None and self._prune_due:
             try:
-                changes = watched.look()
-                if not changes.files and not (changes.gone and folders is not None):
-                    continue
-                _take_changes(run, watched, changes, folders, anyway=anyway)
-            except ServiceUnavailable as error:
-                run.tell(error)
-                pause(min(10 * seconds, 10.0))
-            except (KbmeshError, CliError) as error:
-                run.tell(error)
-            except OSError as error:
-                run.tell(CliError("FILE_NOT_FOUND", f"the files cannot be looked at: {error.strerror or error}"))
+                self._run.prune(self._folders, self._watched.names(), anyway=self._anyway)
+            except CliError:
+                self._prune_due = False  # told once; a mesh that is away is asked again
+                raise
+            self._prune_due, self._has_pruned = False, True
+        self._run.end()
+        return complete
 
-
-def _take_changes(
-    run: _Run, watched: WatchedFiles, changes: Changes, folders: Sequence[str] | None, *, anyway: bool
-) -> None:
-    reasons = run.take(changes.files, total=len(changes.files)) if changes.files else {}
-    watched.taken(changes)
-    for external_id, reason in reasons.items():
-        if reason in PASSING:
-            watched.again(external_id)
-    if folders is not None and changes.gone:
-        run.prune(folders, watched.names(), anyway=anyway)
-    run.end()
+    def _take_in(self, changes: Changes) -> bool:
+        """What has no result, or one that will pass, is given again by the next look: then False."""
+        self._left |= {source.external_id for source in changes.files}
+        try:
+            if changes.files:
+                for result in self._run.results(changes.files, total=len(changes.files)):
+                    if result.error is None or result.error.reason not in PASSING:
+                        self._left.discard(result.external_id)
+        finally:
+            self._watched.taken(changes)
+            for external_id in self._left:
+                self._watched.again(external_id)
+        return not self._left
 
 
 def _check_usage(
