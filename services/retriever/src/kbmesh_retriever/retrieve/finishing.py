@@ -1,5 +1,6 @@
 """From candidates in their order to the answer: attribution, context block, and what each knowledge base gave."""
 
+import asyncio
 from collections.abc import Sequence
 
 from kbmesh_retriever.attribution.context_block import ContextBlock, Source, build_context_block
@@ -42,7 +43,7 @@ class Finisher:
         """`is_final` is False for the fused order that goes before the reranked one; it has no context block, and no
         neighbouring chunks."""
         with run.journal.timing(Stage.ATTRIBUTE), self._estimates.timing(Step.FINISH):
-            chosen = _chosen(run, outcome.candidates)
+            chosen = await _chosen(run, outcome.candidates)
             expanded = await self._expanded(run, chosen) if is_final and run.question.expand else _as_they_are(chosen)
             places = [_place(run, candidate) for candidate in expanded.candidates]
             wants_context = is_final and run.question.context_budget_tokens > 0
@@ -123,10 +124,15 @@ def _source(place: Place, expansion: Expansion | None) -> Source:
     )
 
 
-def _chosen(run: Run, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+async def _chosen(run: Run, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
     question = run.question
     allowance = Allowance(run.targets, per_document=question.max_results_per_document)
-    return diversify(candidates, diversity=question.diversity, most=question.top_k, admits=allowance.admits)
+
+    def choose() -> tuple[Candidate, ...]:
+        return diversify(candidates, diversity=question.diversity, most=question.top_k, admits=allowance.admits)
+
+    # Texts are compared for it, which takes the processor for a while.
+    return await asyncio.to_thread(choose) if question.diversity else choose()
 
 
 def _place(run: Run, candidate: Candidate) -> Place:
