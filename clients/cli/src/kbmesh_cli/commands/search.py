@@ -19,7 +19,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from kbmesh_cli.errors import HINTS
+from kbmesh_cli.errors import HINTS, CliError
 from kbmesh_cli.filters import parse_filter
 from kbmesh_cli.invocation import JsonOption, invocation
 from kbmesh_cli.output import messages, print_json, print_rule, results
@@ -46,8 +46,8 @@ NO_ANSWER_HINTS = {
 }
 SCORE_NAMES = {RerankMethod.LATE_INTERACTION: "by rank", RerankMethod.CROSS_ENCODER: "reranked"}
 """What the number on a card is. Without a reranker it is the fused score."""
-SHOWN_ANYWAY = frozenset({"Section"})
-"""Display fields that repeat a result's heading path."""
+SHOWN_ANYWAY = frozenset({"Section", "Title"})
+"""Display fields that repeat a result's heading path or its own title."""
 PAGES = frozenset({"Page", "Pages"})
 """Display fields that say more of a result's pages, as whose they are."""
 
@@ -64,11 +64,21 @@ class RetrievalChoice(StrEnum):
 def search(
     context: typer.Context,
     query: Annotated[str, typer.Argument(help="The question.")],
-    kb: Annotated[list[str], typer.Option("--kb", help="Knowledge base to search. May be given several times.")],
+    kb: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--kb",
+            help="Knowledge base to search. May be given several times, or left out where --profile says which.",
+        ),
+    ] = None,
+    profile: Annotated[
+        str, typer.Option("--profile", metavar="NAME", help="Retrieval profile: what it says holds unless said here.")
+    ] = "",
     strategy: Annotated[
-        RetrievalChoice, typer.Option(help="How to look.", case_sensitive=False)
-    ] = RetrievalChoice.HYBRID_RERANK,
-    top_k: Annotated[int, typer.Option(min=1, max=100, help="Results to return.")] = 5,
+        RetrievalChoice | None,
+        typer.Option(help="How to look. hybrid_rerank by default.", case_sensitive=False),
+    ] = None,
+    top_k: Annotated[int | None, typer.Option(min=1, max=100, help="Results to return. 5 by default.")] = None,
     filter_: Annotated[
         list[str] | None,
         typer.Option(
@@ -96,11 +106,14 @@ def search(
 
     Exit code 1 where none of them could be asked; the answer, which says why, is printed all the same.
     """
+    if not kb and not profile:
+        raise CliError("USAGE", "where to look?", hint="name a knowledge base with --kb, or a profile with --profile")
     with invocation(context).client(principals=principals or ()) as client:
         answer = client.retrieve(
             query,
-            kb,
-            strategy=strategy.value,
+            kb or (),
+            profile=profile,
+            strategy=strategy.value if strategy is not None else None,
             top_k=top_k,
             filter=parse_filter(filter_ or []),
             context_budget_tokens=context_tokens,
