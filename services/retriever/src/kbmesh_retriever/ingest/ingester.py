@@ -87,7 +87,8 @@ class Ingester:
     async def ingest(
         self, knowledge_base: KnowledgeBase, document: IncomingDocument, needs: Needs | None = None
     ) -> IngestResult:
-        """Raises `KbmeshError`; whatever it raises, and whenever it is cancelled, readers see what they saw before."""
+        """Raises `KbmeshError`; whatever it raises, and whenever it is cancelled, readers see what they saw before, but
+        for those who may not any more."""
         content = document.checked_content(max_bytes=self._max_document_bytes)
         needs = needs or needs_alone(self._catalog, self._store, self._embedding, knowledge_base)
         async with self._turns.take((knowledge_base.id, document.external_id)):
