@@ -18,6 +18,7 @@ def test_the_surface_is_this() -> None:
         *("SemanticOptions", "DocumentOptions", "DocumentPart", "EmailOptions", "SlackOptions", "CodeOptions"),
         *("SimilarityOptions", "PropositionOptions"),
         *("Retrieval", "RetrieveResult", "RetrievalStrategy", "KnowledgeBaseSelector", "ScoreStage"),
+        *("Profile", "RetrievalOptions", "KnowledgeBasesLike", "FusionMethod", "FusionOptions"),
         *("Filter", "FilterLike", "Condition", "Scores", "Ranks", "DocumentSource", "DisplayField"),
         *("FurtherCitation", "Citation", "ContextBlock", "KnowledgeBaseReport", "KnowledgeBaseStatus"),
         *("Degradation", "Stage", "RerankMethod", "StageTrace", "CandidateTrace"),

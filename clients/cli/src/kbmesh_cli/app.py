@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kbmesh_cli.commands import kb, models
+from kbmesh_cli.commands import kb, models, profile
 from kbmesh_cli.commands.chunk import chunk
 from kbmesh_cli.commands.demo import demo
 from kbmesh_cli.commands.doctor import doctor
@@ -67,6 +67,7 @@ def common(
 app.command()(up)
 app.command()(down)
 app.add_typer(kb.app, name="kb")
+app.add_typer(profile.app, name="profile")
 app.command()(ingest)
 app.command()(search)
 app.command()(chunk)

@@ -3,15 +3,18 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self, TypeVar, Unpack
 
 import grpc
+from google.protobuf.field_mask_pb2 import FieldMask
 from kbmesh.chunker.v1 import chunker_pb2, chunker_pb2_grpc
 from kbmesh.retriever.v1 import (
     ingestion_pb2,
     ingestion_pb2_grpc,
     knowledge_base_pb2,
     knowledge_base_pb2_grpc,
+    profile_pb2,
+    profile_pb2_grpc,
     retriever_pb2,
     retriever_pb2_grpc,
 )
@@ -28,12 +31,12 @@ from kbmesh_client.connection import (
     require_chunker_endpoint,
 )
 from kbmesh_client.documents import Document, IngestDocument, IngestResult
-from kbmesh_client.enums import Distance, Placement, RetrievalStrategy
+from kbmesh_client.enums import Distance, Placement
 from kbmesh_client.errors import JobNotFound
 from kbmesh_client.jobs import DoneDocuments, IngestJob, JobResult
 from kbmesh_client.knowledge_bases import KnowledgeBase, RetrievalDefaults
 from kbmesh_client.outgoing import OutgoingDocuments
-from kbmesh_client.retrieval import FilterLike, KnowledgeBaseSelector, Retrieval
+from kbmesh_client.retrieval import KnowledgeBasesLike, Profile, Retrieval, RetrievalOptions
 from kbmesh_client.wire.chunks import chunked_document_from_wire, config_to_wire, document_to_wire
 from kbmesh_client.wire.documents import (
     document_from_wire,
@@ -43,7 +46,8 @@ from kbmesh_client.wire.documents import (
     options_request,
 )
 from kbmesh_client.wire.knowledge_bases import create_request, knowledge_base_from_wire, rebuild_request, update_request
-from kbmesh_client.wire.retrieval import retrieval_from_wire, retrieve_request, stream_answer_from_wire
+from kbmesh_client.wire.options import profile_from_wire, profile_to_wire, retrieve_request
+from kbmesh_client.wire.retrieval import retrieval_from_wire, stream_answer_from_wire
 from kbmesh_client.wire.status import error_from_call
 
 Request = TypeVar("Request")
@@ -92,6 +96,7 @@ class KbmeshClient:
         self._chunker_channel = open_channel(chunker_endpoint) if chunker_endpoint else self._channel
         self._knowledge_bases = knowledge_base_pb2_grpc.KnowledgeBaseServiceStub(self._channel)
         self._ingestion = ingestion_pb2_grpc.IngestionServiceStub(self._channel)
+        self._profiles = profile_pb2_grpc.ProfileServiceStub(self._channel)
         self._retriever = retriever_pb2_grpc.RetrieverServiceStub(self._channel)
         self._chunker = chunker_pb2_grpc.ChunkerServiceStub(self._chunker_channel)
 
@@ -333,70 +338,107 @@ class KbmeshClient:
         request = ingestion_pb2.DeleteDocumentRequest(knowledge_base=knowledge_base, document=document)
         return self._call(self._ingestion.DeleteDocument, request, timeout_seconds).chunks_deleted
 
+    # Profiles
+
+    def create_profile(
+        self,
+        name: str,
+        knowledge_bases: KnowledgeBasesLike = (),
+        *,
+        description: str = "",
+        timeout_seconds: float | None = None,
+        **options: Unpack[RetrievalOptions],
+    ) -> Profile:
+        """Keeps how an agent asks: where, and how (by the names of `RetrievalOptions`). Knowledge bases need not exist
+        yet. Raises ProfileAlreadyExists."""
+        request = profile_pb2.CreateProfileRequest(profile=profile_to_wire(name, description, knowledge_bases, options))
+        response = self._call(self._profiles.CreateProfile, request, timeout_seconds)
+        return profile_from_wire(response.profile)
+
+    def get_profile(self, name: str, *, timeout_seconds: float | None = None) -> Profile:
+        """Reads a profile. Raises ProfileNotFound."""
+        request = profile_pb2.GetProfileRequest(name=name)
+        response = self._call(self._profiles.GetProfile, request, timeout_seconds)
+        return profile_from_wire(response.profile)
+
+    def list_profiles(self, *, page_size: int = 100, timeout_seconds: float | None = None) -> Iterator[Profile]:
+        """Reads all profiles by name, page after page. The deadline is for each page."""
+        page_token = ""
+        while True:
+            request = profile_pb2.ListProfilesRequest(page_size=page_size, page_token=page_token)
+            response = self._call(self._profiles.ListProfiles, request, timeout_seconds)
+            yield from map(profile_from_wire, response.profiles)
+            page_token = response.next_page_token
+            if not page_token:
+                return
+
+    def update_profile(
+        self,
+        name: str,
+        knowledge_bases: KnowledgeBasesLike | None = None,
+        *,
+        description: str | None = None,
+        timeout_seconds: float | None = None,
+        **options: Unpack[RetrievalOptions],
+    ) -> Profile:
+        """Changes the description where one is given. Knowledge bases and options are kept together: where any of them
+        is given, these take the place of all there were. Raises ProfileNotFound."""
+        paths = ["description"] if description is not None else []
+        if knowledge_bases is not None or options:
+            paths.append("defaults")
+        request = profile_pb2.UpdateProfileRequest(
+            profile=profile_to_wire(name, description or "", knowledge_bases or (), options),
+            update_mask=FieldMask(paths=paths),
+        )
+        if not paths:
+            return self.get_profile(name, timeout_seconds=timeout_seconds)
+        response = self._call(self._profiles.UpdateProfile, request, timeout_seconds)
+        return profile_from_wire(response.profile)
+
+    def delete_profile(self, name: str, *, timeout_seconds: float | None = None) -> None:
+        """Removes a profile. Raises ProfileNotFound."""
+        self._call(self._profiles.DeleteProfile, profile_pb2.DeleteProfileRequest(name=name), timeout_seconds)
+
     # Retrieval
 
     def retrieve(
         self,
         query: str,
-        knowledge_bases: str | KnowledgeBaseSelector | Sequence[str | KnowledgeBaseSelector] = (),
+        knowledge_bases: KnowledgeBasesLike = (),
         *,
         profile: str = "",
-        strategy: RetrievalStrategy | str = RetrievalStrategy.HYBRID_RERANK,
-        top_k: int | None = None,
-        filter: FilterLike | None = None,  # noqa: A002 - the contract's name for it
-        context_budget_tokens: int | None = None,
         explain: bool = False,
-        rerank_top_n: int | None = None,
+        skip_cache: bool = False,
         timeout_seconds: float | None = None,
+        **options: Unpack[RetrievalOptions],
     ) -> Retrieval:
         """Finds the fragments that answer the query, ranked and attributed.
 
         knowledge_bases: where to look: a name, a selector, or several of either.
-        profile: an agent's retrieval profile, in place of `knowledge_bases`.
-        top_k: results to return; 5 by default.
-        filter: keeps only what passes, such as {"source_type": "SLACK"}.
-        context_budget_tokens: size of the context block; 2000 by default, 0 leaves it out.
+        profile: name of an agent's retrieval profile, whose word holds wherever this call says nothing.
         explain: returns what each stage saw.
-        rerank_top_n: candidates to rerank; 20 by default.
+        skip_cache: computes the answer even where it is kept from an earlier call.
+        options: how to look, by the names of `RetrievalOptions`.
         """
         request = retrieve_request(
-            query,
-            knowledge_bases=knowledge_bases,
-            profile=profile,
-            strategy=strategy,
-            top_k=top_k,
-            filter=filter,
-            context_budget_tokens=context_budget_tokens,
-            explain=explain,
-            rerank_top_n=rerank_top_n,
+            query, knowledge_bases, options, profile=profile, explain=explain, skip_cache=skip_cache
         )
         return retrieval_from_wire(self._call(self._retriever.Retrieve, request, timeout_seconds))
 
     def retrieve_stream(
         self,
         query: str,
-        knowledge_bases: str | KnowledgeBaseSelector | Sequence[str | KnowledgeBaseSelector] = (),
+        knowledge_bases: KnowledgeBasesLike = (),
         *,
         profile: str = "",
-        strategy: RetrievalStrategy | str = RetrievalStrategy.HYBRID_RERANK,
-        top_k: int | None = None,
-        filter: FilterLike | None = None,  # noqa: A002 - the contract's name for it
-        context_budget_tokens: int | None = None,
         explain: bool = False,
-        rerank_top_n: int | None = None,
+        skip_cache: bool = False,
         timeout_seconds: float | None = None,
+        **options: Unpack[RetrievalOptions],
     ) -> Iterator[Retrieval]:
         """Like `retrieve`, but gives the fused order as soon as it is known (`is_final` is False), then the answer."""
         inner = retrieve_request(
-            query,
-            knowledge_bases=knowledge_bases,
-            profile=profile,
-            strategy=strategy,
-            top_k=top_k,
-            filter=filter,
-            context_budget_tokens=context_budget_tokens,
-            explain=explain,
-            rerank_top_n=rerank_top_n,
+            query, knowledge_bases, options, profile=profile, explain=explain, skip_cache=skip_cache
         )
         request_id = new_request_id()
         call = self._retriever.RetrieveStream(

@@ -77,6 +77,21 @@ class RerankMethod(WireEnum):
     """The server is newer than this SDK."""
 
 
+class FusionMethod(WireEnum):
+    """The way the lists of a query become one order."""
+
+    ADAPTIVE = "ADAPTIVE"
+    """Weighted scores, each channel trusted as far as its scores and the agreement of the channels warrant."""
+    RRF = "RRF"
+    """Reciprocal rank fusion."""
+    WEIGHTED = "WEIGHTED"
+    """The weighted sum of scores, normalised within each list."""
+    DISTRIBUTION = "DISTRIBUTION"
+    """The weighted sum of scores, normalised by their mean and deviation."""
+    UNKNOWN = "UNKNOWN"
+    """The server's own choice, or the server is newer than this SDK."""
+
+
 class IngestOutcome(WireEnum):
     """What became of a document."""
 

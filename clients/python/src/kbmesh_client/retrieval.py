@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypedDict
 
 from kbmesh_client.chunks import Span
 from kbmesh_client.documents import ItemError
 from kbmesh_client.enums import (
+    FusionMethod,
     KnowledgeBaseStatus,
     RerankMethod,
     RetrievalStrategy,
@@ -63,6 +65,72 @@ class KnowledgeBaseSelector:
     """Weight of its lists in fusion."""
     filter: FilterLike | None = None
     """Applies to this knowledge base besides the request's filter."""
+
+
+KnowledgeBasesLike = str | KnowledgeBaseSelector | Sequence[str | KnowledgeBaseSelector]
+"""A name, a selector, or several of either."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FusionOptions:
+    """How the lists of a query become one order."""
+
+    method: FusionMethod | str | None = None
+    """The method; the server's own choice by default."""
+    vector_weight: float | None = None
+    """Weight of vector lists, 0 to 100. The method's own by default."""
+    keyword_weight: float | None = None
+    """Weight of keyword lists, 0 to 100. The method's own by default."""
+    rrf_k: int | None = None
+    """The constant of RRF, 1 to 1000. 60 by default."""
+
+
+class RetrievalOptions(TypedDict, total=False):
+    """How to look, for `retrieve` and for profiles. What is left out, or None, is not said: there the profile's word
+    holds, else the server's default."""
+
+    strategy: RetrievalStrategy | str | None
+    """HYBRID_RERANK by default."""
+    top_k: int | None
+    """Results to return; 5 by default."""
+    filter: FilterLike | None
+    """Keeps only what passes, such as {"source_type": "SLACK"}."""
+    context_budget_tokens: int | None
+    """Size of the context block; 2000 by default, 0 leaves it out."""
+    rerank_top_n: int | None
+    """Candidates to rerank; 20 by default."""
+    fusion: FusionOptions | None
+    """How lists are fused."""
+    thresholds: Mapping[ScoreStage | str, float] | None
+    """Least score at a stage, for all knowledge bases that have none of their own on it."""
+    max_results_per_document: int | None
+    """Results of one document at most."""
+    diversity: float | None
+    """0 orders by relevance alone, 1 by difference alone; 0 by default."""
+    expand: int | None
+    """Neighbouring chunks on each side that come with each result; 0 by default."""
+    hypothetical_answer: bool
+    """ADVANCED also searches with the vector of a hypothetical answer."""
+    context_tokenizer: str
+    """Tokenizer that counts the context block, by a name the server knows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """How an agent asks, under one name."""
+
+    name: str
+    """Unique within the tenant."""
+    description: str
+    """For people."""
+    knowledge_bases: tuple[KnowledgeBaseSelector, ...]
+    """What is searched where a request names none."""
+    options: RetrievalOptions
+    """What holds where a request says nothing."""
+    created_at: datetime | None
+    """When it was made, in UTC."""
+    updated_at: datetime | None
+    """When it was last changed, in UTC."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,23 +1,19 @@
 """Retrieval, between values and messages."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from kbmesh.retriever.v1 import retriever_pb2
 
-from kbmesh_client.enums import KnowledgeBaseStatus, RerankMethod, RetrievalStrategy, ScoreStage, Stage
+from kbmesh_client.enums import KnowledgeBaseStatus, RerankMethod, RetrievalStrategy, Stage
 from kbmesh_client.retrieval import (
     CandidateTrace,
     Citation,
-    Condition,
     ContextBlock,
     Degradation,
     DisplayField,
     DocumentSource,
-    Filter,
-    FilterLike,
     FurtherCitation,
     KnowledgeBaseReport,
-    KnowledgeBaseSelector,
     Ranks,
     Retrieval,
     RetrieveResult,
@@ -33,77 +29,6 @@ RERANK_METHODS: Mapping[int, RerankMethod] = {
     retriever_pb2.RERANK_METHOD_CROSS_ENCODER: RerankMethod.CROSS_ENCODER,
     retriever_pb2.RERANK_METHOD_LATE_INTERACTION: RerankMethod.LATE_INTERACTION,
 }
-
-
-def retrieve_request(
-    query: str,
-    *,
-    knowledge_bases: str | KnowledgeBaseSelector | Sequence[str | KnowledgeBaseSelector],
-    profile: str,
-    strategy: RetrievalStrategy | str,
-    top_k: int | None,
-    filter: FilterLike | None,  # noqa: A002 - the contract's name for it
-    context_budget_tokens: int | None,
-    explain: bool,
-    rerank_top_n: int | None,
-) -> retriever_pb2.RetrieveRequest:
-    """Raises ValueError for a strategy, a stage or a condition that there is not."""
-    named = [knowledge_bases] if isinstance(knowledge_bases, str | KnowledgeBaseSelector) else knowledge_bases
-    return retriever_pb2.RetrieveRequest(
-        query=query,
-        knowledge_bases=[_selector_to_wire(selector) for selector in named],
-        profile=profile,
-        strategy=retriever_pb2.RetrievalStrategy.Value(f"RETRIEVAL_STRATEGY_{RetrievalStrategy(strategy)}"),
-        top_k=top_k,
-        filter=_filter_to_wire(filter),
-        context_budget_tokens=context_budget_tokens,
-        explain=explain,
-        rerank_top_n=rerank_top_n,
-    )
-
-
-def _selector_to_wire(selector: str | KnowledgeBaseSelector) -> retriever_pb2.KnowledgeBaseSelector:
-    if isinstance(selector, str):
-        return retriever_pb2.KnowledgeBaseSelector(knowledge_base=selector)
-    return retriever_pb2.KnowledgeBaseSelector(
-        knowledge_base=selector.knowledge_base,
-        max_results=selector.max_results,
-        min_score=selector.min_score,
-        min_score_stage=retriever_pb2.ScoreStage.Value(f"SCORE_STAGE_{ScoreStage(selector.min_score_stage)}"),
-        weight=selector.weight,
-        filter=_filter_to_wire(selector.filter),
-    )
-
-
-def _filter_to_wire(given: FilterLike | None) -> retriever_pb2.Filter | None:
-    if given is None:
-        return None
-    if not isinstance(given, Filter):
-        given = Filter(
-            all=[
-                Condition(field=field, any_of=[values] if isinstance(values, str) else values)
-                for field, values in given.items()
-            ]
-        )
-    return retriever_pb2.Filter(
-        all=[_condition_to_wire(condition) for condition in given.all],
-        any=[_condition_to_wire(condition) for condition in given.any],
-        none=[_condition_to_wire(condition) for condition in given.none],
-    )
-
-
-def _condition_to_wire(condition: Condition) -> retriever_pb2.Condition:
-    has_range = condition.gte is not None or condition.lte is not None
-    if bool(condition.any_of) == has_range:
-        raise ValueError(f"the condition on {condition.field!r} needs either any_of or a range")
-    if has_range:
-        return retriever_pb2.Condition(
-            field=condition.field, range=retriever_pb2.Range(gte=condition.gte, lte=condition.lte)
-        )
-    # The servers write these names in lower case.
-    lower = condition.field in ("source_type", "strategy")
-    values = [value.lower() if lower else value for value in condition.any_of]
-    return retriever_pb2.Condition(field=condition.field, any_of=retriever_pb2.StringList(values=values))
 
 
 def retrieval_from_wire(message: retriever_pb2.RetrieveResponse, *, is_final: bool = True) -> Retrieval:
