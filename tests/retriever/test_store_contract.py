@@ -202,6 +202,26 @@ async def test_rare_words_outweigh_common_ones(store: VectorStore, collection: s
     assert found.keyword[0].score > 5 * found.keyword[1].score
 
 
+async def test_a_word_counts_by_its_value_in_the_chunk_and_its_weight_in_the_query(
+    store: VectorStore, collection: str
+) -> None:
+    def held(name: str, values: dict[int, float]) -> Point:
+        sparse = SparseVector(indices=tuple(values), values=tuple(values.values()))
+        return replace(chunk(HANDBOOK, name, ""), sparse=sparse)
+
+    await store.upsert(collection, [held("little", {1: 0.5}), held("much", {1: 2.0}), held("other", {2: 1.9, 3: 1.0})])
+    query = SparseVector(indices=(1, 2), values=(1.0, 1.0))
+    found = (await search(store, collection, HANDBOOK, sparse=query)).keyword
+    # The second word is in one of three chunks and the first in two: it is the rarer.
+    assert names(found) == ["other", "much", "little"]
+    assert found[1].score == pytest.approx(4 * found[2].score)
+    for weight, order in ((10.0, ["much", "little", "other"]), (0.1, ["other", "much", "little"])):
+        query = SparseVector(indices=(1, 2), values=(weight, 1.0))
+        again = (await search(store, collection, HANDBOOK, sparse=query)).keyword
+        assert names(again) == order
+        assert {hit.id: hit.score for hit in again}[found[1].id] == pytest.approx(weight * found[1].score)
+
+
 @pytest.mark.parametrize("shared", [True, False], ids=["shared", "dedicated"])
 async def test_a_shared_collection_shows_each_its_own(store: VectorStore, shared: bool) -> None:
     """Same text, same vectors, same document ids: only tenant and knowledge base differ."""
@@ -689,6 +709,32 @@ async def test_ret_22_equal_text_in_two_knowledge_bases_is_two_records(store: Ve
 async def test_ret_18_an_empty_collection_gives_empty_lists(store: VectorStore, collection: str) -> None:
     """RET-18."""
     assert await search(store, collection, HANDBOOK, "anything") == SearchResult(dense=(), keyword=())
+
+
+async def test_ret_08_lists_do_not_depend_on_how_many_collections_hold_them(store: VectorStore) -> None:
+    """RET-08. What a store gives is lists with scores of one kind, whole, and fused by nobody: the same points in one
+    collection and among many others have the same vector scores, and a threshold keeps the same ones."""
+    few, many = f"kb-{uuid4()}", f"kb-{uuid4()}"
+    points = [
+        chunk(HANDBOOK, f"{number}.md", f"report w{number}", dense=direction(1.0, number), index=number)
+        for number in range(12)
+    ]
+    strangers = [
+        chunk(of, f"{number}.md", "report", dense=direction(1.0), index=number)
+        for of in STRANGERS
+        for number in range(150)
+    ]
+    for name, held in ((few, points), (many, [*strangers, *points])):
+        await store.ensure_collection(name, dimension=DIMENSION, shared=True)
+        await store.upsert(name, held)
+    for least in (None, 0.4):
+        one, other = [
+            await search(store, name, HANDBOOK, "report w3", min_dense_score=least, limit=12) for name in (few, many)
+        ]
+        assert [(hit.id, hit.score) for hit in one.dense] == [(hit.id, pytest.approx(hit.score)) for hit in other.dense]
+        assert {hit.id for hit in one.keyword} == {hit.id for hit in other.keyword} == {point.id for point in points}
+        assert (names(one.keyword)[0], names(other.keyword)[0]) == ("3.md", "3.md")
+    assert 0 < len((await search(store, few, HANDBOOK, min_dense_score=0.4)).dense) < 12
 
 
 async def test_a_long_list_comes_with_its_payloads(store: VectorStore, collection: str) -> None:
