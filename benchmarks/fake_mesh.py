@@ -200,7 +200,7 @@ class FakeMesh:
     rephraser: FakeRephraser
 
 
-def make_fake_mesh(knowledge_bases: int, *, passages: int = 60, words: int = 60, seed: int = 4815) -> FakeMesh:
+def make_fake_mesh(knowledge_bases: int, *, passages: int = 60, words: int = 200, seed: int = 4815) -> FakeMesh:
     """Each knowledge base with so many passages of so many words, a document each."""
     chance = random.Random(seed)
     vocabulary = ["".join(chance.choices("aeioubdfgklmnprst", k=chance.randint(3, 9))) for _ in range(_VOCABULARY)]

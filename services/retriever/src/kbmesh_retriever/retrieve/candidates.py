@@ -1,16 +1,14 @@
 """From the lists of all knowledge bases to one order of candidates."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
-from kbmesh_retriever.retrieve.fragment import Candidate, Ranks, Scores
+from kbmesh_retriever.retrieve.fragment import Candidate, Fragment, Ranks, Scores
 from kbmesh_retriever.retrieve.fusion import Entry, merge_by_score, reciprocal_rank_fusion
 from kbmesh_retriever.retrieve.search import Found, Lists
 from kbmesh_retriever.retrieve.stage import ScoreStage
-
-T = TypeVar("T")
 
 
 def above(lists: Lists, stage: ScoreStage) -> tuple[Found, ...]:
@@ -35,9 +33,9 @@ def fuse(all_lists: Sequence[Lists]) -> list[Candidate]:
         # Keywords first: they win ties. Vectors of identifiers that differ in one digit are all alike, words are not.
         merged += _merge(of_query, ScoreStage.KEYWORD, lambda lists: lists.target.knowledge_base.collection)
         merged += _merge(of_query, ScoreStage.VECTOR, lambda lists: lists.target.knowledge_base.model_fingerprint)
-    candidates = _candidates(all_lists)
+    seen = _seen(all_lists)
     return [
-        candidates[fused.key].with_scores(fused=fused.score).with_ranks(fused=rank)
+        seen[fused.key].candidate(fused=fused.score, rank=rank)
         for rank, fused in enumerate(reciprocal_rank_fusion(merged), start=1)
     ]
 
@@ -54,33 +52,54 @@ def _merge(all_lists: Iterable[Lists], stage: ScoreStage, group: Callable[[Lists
     return [merge_by_score(entries) for entries in by_group.values()]
 
 
-def _candidates(all_lists: Sequence[Lists]) -> dict[UUID, Candidate]:
-    """Scores and ranks are those of the first query that saw the fragment. A score below the threshold is told too,
-    where the other list keeps the fragment; its rank is not."""
-    candidates: dict[UUID, Candidate] = {}
+@dataclass(slots=True)
+class _Seen:
+    """What the lists say of a fragment. A score below the threshold is told too, where the other list keeps the
+    fragment; its rank is not. Written once and read once: a candidate for each list would cost more than fusion."""
+
+    fragment: Fragment
+    target: int
+    vector: float | None = None
+    keyword: float | None = None
+    vector_rank: int | None = None
+    keyword_rank: int | None = None
+
+    def candidate(self, *, fused: float, rank: int) -> Candidate:
+        return Candidate(
+            fragment=self.fragment,
+            target=self.target,
+            scores=Scores(vector=self.vector, keyword=self.keyword, fused=fused),
+            ranks=Ranks(vector=self.vector_rank, keyword=self.keyword_rank, fused=rank),
+        )
+
+
+def _seen(all_lists: Sequence[Lists]) -> dict[UUID, _Seen]:
+    """Scores and ranks are those of the first query that saw the fragment."""
+    all_seen: dict[UUID, _Seen] = {}
+
+    def find(found: Found, lists: Lists) -> _Seen:
+        key = found.fragment.chunk_id
+        seen = all_seen.get(key)
+        if seen is None:
+            seen = all_seen[key] = _Seen(found.fragment, lists.target.position)
+        return seen
+
     for lists in sorted(all_lists, key=lambda one: one.query):
-        dense_ranks = _ranks(above(lists, ScoreStage.VECTOR))
-        keyword_ranks = _ranks(above(lists, ScoreStage.KEYWORD))
-        dense = {found.fragment.chunk_id: found.score for found in lists.dense}
-        keyword = {found.fragment.chunk_id: found.score for found in lists.keyword}
-        for found in (*lists.dense, *lists.keyword):
-            key = found.fragment.chunk_id
-            known = candidates.get(key) or Candidate(
-                fragment=found.fragment, target=lists.target.position, scores=Scores(), ranks=Ranks()
-            )
-            candidates[key] = known.with_scores(
-                vector=_first(known.scores.vector, dense.get(key)),
-                keyword=_first(known.scores.keyword, keyword.get(key)),
-            ).with_ranks(
-                vector=_first(known.ranks.vector, dense_ranks.get(key)),
-                keyword=_first(known.ranks.keyword, keyword_ranks.get(key)),
-            )
-    return candidates
+        for found, rank in _ranked(lists.dense, lists.target.thresholds.get(ScoreStage.VECTOR)):
+            seen = find(found, lists)
+            seen.vector = found.score if seen.vector is None else seen.vector
+            seen.vector_rank = rank if seen.vector_rank is None else seen.vector_rank
+        for found, rank in _ranked(lists.keyword, lists.target.thresholds.get(ScoreStage.KEYWORD)):
+            seen = find(found, lists)
+            seen.keyword = found.score if seen.keyword is None else seen.keyword
+            seen.keyword_rank = rank if seen.keyword_rank is None else seen.keyword_rank
+    return all_seen
 
 
-def _ranks(found: Sequence[Found]) -> dict[UUID, int]:
-    return {one.fragment.chunk_id: rank for rank, one in enumerate(found, start=1)}
-
-
-def _first(known: T | None, new: T | None) -> T | None:
-    return new if known is None else known
+def _ranked(found: Sequence[Found], least: float | None) -> Iterator[tuple[Found, int | None]]:
+    """Each with its rank among those above the threshold; None below it."""
+    rank = 0
+    for one in found:
+        passes = least is None or one.score >= least
+        rank += passes
+        yield one, rank if passes else None

@@ -18,7 +18,7 @@ from kbmesh_retriever.retrieve.run import Run
 from kbmesh_retriever.retrieve.stage import Degradation, RerankMethod, ScoreStage, Stage
 from kbmesh_retriever.retrieve.threshold import sift
 
-_FEWEST_CANDIDATES = 100
+_FEWEST_CANDIDATES = 50
 
 
 class Ranker:

@@ -175,10 +175,11 @@ class Searcher:
 
     async def _search_one(self, probe: Probe, limit: int) -> Lists:
         target = probe.target
+        scope = target.scope
         result = await self._store.search(
             SearchQuery(
                 collection=target.knowledge_base.collection,
-                scope=target.scope,
+                scope=scope,
                 dense=probe.dense,
                 sparse=probe.sparse,
                 limit=limit,
@@ -191,8 +192,8 @@ class Searcher:
         return Lists(
             target=target,
             query=probe.query,
-            dense=_read(result.dense, target.scope, fragments),
-            keyword=tuple(found for found in _read(result.keyword, target.scope, fragments) if found.score > 0),
+            dense=_read(result.dense, scope, fragments),
+            keyword=tuple(found for found in _read(result.keyword, scope, fragments) if found.score > 0),
             keyword_served=result.keyword_served,
         )
 

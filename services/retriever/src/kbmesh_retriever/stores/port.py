@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -35,6 +36,11 @@ class Scope:
 
     tenant: str
     knowledge_base_id: UUID
+
+    @cached_property
+    def knowledge_base_text(self) -> str:
+        """The id as payloads have it."""
+        return str(self.knowledge_base_id)
 
 
 @dataclass(frozen=True, kw_only=True)
