@@ -12,7 +12,7 @@ from alembic import command
 from alembic.config import Config
 from kbmesh_rpc.errors import DependencyUnavailable
 from sqlalchemy import Connection, event, make_url
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
@@ -122,8 +122,17 @@ def _typed_errors() -> Iterator[None]:
     try:
         yield
     except (OperationalError, InterfaceError, PoolTimeoutError, OSError) as error:
-        origin = getattr(error, "orig", None) or error
-        raise DependencyUnavailable("catalog", f"the catalog's database failed: {origin}") from error
+        raise _unavailable(error) from error
+    except DBAPIError as error:
+        # asyncpg has no class of its own for a server that shuts down, starts up or breaks off: that comes as the most
+        # general one there is. What was asked wrong has a class.
+        if type(error) is not DBAPIError and not error.connection_invalidated:
+            raise
+        raise _unavailable(error) from error
+
+
+def _unavailable(error: Exception) -> DependencyUnavailable:
+    return DependencyUnavailable("catalog", f"the catalog's database failed: {getattr(error, 'orig', None) or error}")
 
 
 def _prepare_sqlite(engine: AsyncEngine) -> None:
