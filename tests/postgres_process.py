@@ -6,9 +6,10 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +38,19 @@ class PostgresServer:
 
     port: int
     programs: Path
+    start: Callable[[], "subprocess.Popen[bytes]"] = field(repr=False)
+    """Starts it and waits until it serves."""
     databases: int = field(default=0)
+    process: "subprocess.Popen[bytes]" = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.process = self.start()
+
+    def restart(self) -> None:
+        """Ends it as an administrator does who does not wait for sessions, and starts it again."""
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(timeout=START_SECONDS)
+        self.process = self.start()
 
     def new_database(self) -> str:
         """An empty database; gives its URL."""
@@ -52,8 +65,9 @@ class PostgresServer:
 def postgres_process() -> Iterator[PostgresServer]:
     """Makes a cluster in a temporary folder, starts its server, and removes both. PostgreSQL refuses to run as root:
     there it runs as postgres, or else as nobody."""
-    programs = _binaries()
-    assert programs is not None, postgres_missing()
+    found = _binaries()
+    assert found is not None, postgres_missing()
+    programs: Path = found
     # Not pytest's own folder, which other users than root cannot enter.
     folder = Path(tempfile.mkdtemp(prefix="kbmesh-postgres-"))
     user = _user()
@@ -68,24 +82,43 @@ def postgres_process() -> Iterator[PostgresServer]:
         )  # fmt: skip
         port = _free_port()
         options = {"listen_addresses": "127.0.0.1", "unix_socket_directories": str(folder), "fsync": "off"}
-        with (folder / "server.log").open("wb") as log:
-            server = subprocess.Popen(
-                [programs / "postgres", "-D", data, "-p", str(port), *(f"--{k}={v}" for k, v in options.items())],
-                stdout=log, stderr=log, cwd=folder, **(user or {}),
-            )  # fmt: skip
-        try:
-            _wait(server, programs, port, folder / "server.log")
-            yield PostgresServer(port=port, programs=programs)
-        finally:
-            # At once: nobody needs the data again.
-            server.send_signal(signal.SIGQUIT)
+
+        def start() -> "subprocess.Popen[bytes]":
+            with (folder / "server.log").open("ab") as log:
+                process = subprocess.Popen(
+                    [
+                        *_as(user),
+                        *(programs / "postgres", "-D", data, "-p", str(port)),
+                        *(f"--{key}={value}" for key, value in options.items()),
+                    ],
+                    stdout=log,
+                    stderr=log,
+                    cwd=folder,
+                )
             try:
-                server.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                server.kill()
-                server.wait()
+                _wait(process, programs, port, folder / "server.log")
+            except BaseException:
+                _stop(process)
+                raise
+            return process
+
+        server = PostgresServer(port=port, programs=programs, start=start)
+        try:
+            yield server
+        finally:
+            _stop(server.process)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _stop(server: "subprocess.Popen[bytes]") -> None:
+    # At once: nobody needs the data again.
+    server.send_signal(signal.SIGQUIT)
+    try:
+        server.wait(timeout=20)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
 
 
 def _binaries() -> Path | None:
@@ -106,6 +139,15 @@ def _user() -> dict[str, Any] | None:
             continue
         return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
     raise RuntimeError("there is neither a user postgres nor nobody, and PostgreSQL does not run as root")
+
+
+def _as(user: dict[str, Any] | None) -> list[str]:
+    """What makes another user of a command. Popen's own way forks this process with all that runs in it, and gRPC's
+    threads do not bear that in the middle of a test."""
+    if user is None:
+        return []
+    become = "import os, sys; os.setgroups([]); os.setgid({}); os.setuid({}); os.execv(sys.argv[1], sys.argv[1:])"
+    return [sys.executable, "-S", "-c", become.format(user["group"], user["user"])]
 
 
 def _free_port() -> int:

@@ -5,12 +5,13 @@ base's counter, and ends at a later value of that counter. A reader who took the
 generation where `published_counter <= counter < superseded_counter`. No clock is asked.
 """
 
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from kbmesh_rpc.errors import Conflict, DocumentNotFound, KnowledgeBaseNotFound
+from kbmesh_rpc.errors import Conflict, DependencyUnavailable, DocumentNotFound, KnowledgeBaseNotFound
 from sqlalchemy import RowMapping, Select, and_, delete, exists, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -56,6 +57,8 @@ class Generations:
         self._owner = owner
         self._now = now
         self._new_id = new_id
+        self._to_abandon: deque[tuple[Reservation, datetime]] = deque()
+        """What could not be given up while the database was away, and since when it was to be."""
 
     async def find(self, knowledge_base_id: UUID, external_id: str) -> Document | None:
         return (await self.find_many(knowledge_base_id, [external_id])).get(external_id)
@@ -176,11 +179,20 @@ class Generations:
                     await _narrow(connection, row["document_id"], principals)
 
     async def abandon(self, reservation: Reservation) -> None:
+        now = self._now()
+        try:
+            await self._abandon(reservation, now)
+        except DependencyUnavailable:
+            # This process lives on, so nobody else would take it for given up before its time is over.
+            self._to_abandon.append((reservation, now))
+            raise
+
+    async def _abandon(self, reservation: Reservation, since: datetime) -> None:
         async with self._database.writing() as connection:
             await connection.execute(
                 update(generations)
                 .where(_numbered(reservation.document_id, reservation.generation), generations.c.state == RESERVED)
-                .values(state=ABANDONED, state_since=self._now())
+                .values(state=ABANDONED, state_since=since)
             )
 
     async def delete(self, knowledge_base_id: UUID, id_or_external_id: str) -> Document:
@@ -230,6 +242,13 @@ class Generations:
         return answer
 
     async def due(self, *, older_than_seconds: float, limit: int) -> Sequence[Superseded]:
+        while self._to_abandon:
+            given_up = self._to_abandon.popleft()
+            try:
+                await self._abandon(*given_up)
+            except DependencyUnavailable:
+                self._to_abandon.append(given_up)
+                raise
         async with self._database.reading() as connection:
             rows = await connection.execute(
                 select(
