@@ -9,7 +9,7 @@ from collections import defaultdict
 from functools import lru_cache
 from importlib.metadata import version
 
-from kbmesh_retriever.keywords.terms import document_tokens, query_tokens
+from kbmesh_retriever.keywords.terms import REMEMBERED_CHARACTERS, REMEMBERED_WORDS, document_tokens, query_tokens
 from kbmesh_retriever.stores.port import SparseVector
 
 K1 = 1.2
@@ -57,7 +57,15 @@ def encode_query(text: str) -> SparseVector:
     return SparseVector(indices=indices, values=tuple(weights[i] * min(counts[i], MAX_MULTIPLICITY) for i in indices))
 
 
-@lru_cache(maxsize=131_072)
 def term_id(term: str) -> int:
     """A stable 32-bit number for a term. Two terms may share one: at a million terms, one in 4,000 does."""
+    return _remembered_id(term) if len(term) <= REMEMBERED_CHARACTERS else _term_id(term)
+
+
+@lru_cache(maxsize=2 * REMEMBERED_WORDS)
+def _remembered_id(term: str) -> int:
+    return _term_id(term)
+
+
+def _term_id(term: str) -> int:
     return int.from_bytes(hashlib.blake2b(term.encode(), digest_size=4).digest(), "little")

@@ -62,6 +62,11 @@ _STOP_WORDS = """
     of on or our should so than that the their them then there these they this those to us was we were what when
     where which who whom whose why will with would you your
 """
+REMEMBERED_WORDS = 16_384
+"""Words whose analysis is kept: nearly all of a text are among the most frequent. Texts that bring ever new ones, such
+as numbers and keys, must not fill the memory."""
+REMEMBERED_CHARACTERS = 64
+"""Of a word; a longer one is analysed each time it comes."""
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 """Left out of a query that holds other words. Documents keep them, so that a query of nothing else finds something."""
 
@@ -111,8 +116,16 @@ def _surfaces(text: str) -> Iterator[str]:
     return (match.group() for match in _TOKEN.finditer(visible))
 
 
-@lru_cache(maxsize=65_536)
 def _analyse(surface: str, in_query: bool) -> Token:
+    return _remembered(surface, in_query) if len(surface) <= REMEMBERED_CHARACTERS else _analysed(surface, in_query)
+
+
+@lru_cache(maxsize=REMEMBERED_WORDS)
+def _remembered(surface: str, in_query: bool) -> Token:
+    return _analysed(surface, in_query)
+
+
+def _analysed(surface: str, in_query: bool) -> Token:
     if _HAS_UNSPACED.search(surface):
         return _analyse_unspaced(surface, in_query)
     pieces = _JOINT.split(surface)
@@ -205,9 +218,17 @@ def _whole(pieces: list[str]) -> str:
     return stem(fold(joint.join(pieces)))
 
 
-@lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
     """The stem of a folded word by its script's Snowball algorithm; the word itself where there is none."""
+    return _remembered_stem(word) if len(word) <= REMEMBERED_CHARACTERS else _stem(word)
+
+
+@lru_cache(maxsize=REMEMBERED_WORDS)
+def _remembered_stem(word: str) -> str:
+    return _stem(word)
+
+
+def _stem(word: str) -> str:
     for script, stemmer in _STEMMERS:
         if script.fullmatch(word):
             with _STEMMER_LOCK:
