@@ -3,7 +3,7 @@
 import asyncio
 import fcntl
 import os
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,12 @@ from typing import Any
 from alembic import command
 from alembic.config import Config
 from kbmesh_rpc.errors import DependencyUnavailable
-from sqlalchemy import Connection, event, make_url
+from sqlalchemy import Connection, Engine, RowMapping, Select, event, make_url
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
+from kbmesh_retriever.catalog.glances import Glances
 from kbmesh_retriever.catalog.owners import Owners
 from kbmesh_retriever.catalog.sqlite import DRIVER, CatalogSqlite
 
@@ -39,13 +40,16 @@ class Database:
         self._writer: AbstractAsyncContextManager[Any] = nullcontext()
         self._owners: Owners | None = None
         self._reading: dict[str, Any] = {}
+        self._glances: Glances | None = None
         if parsed.get_backend_name() == "sqlite":
             if not parsed.database or parsed.database == ":memory:":
                 raise ValueError("the catalog must outlive the process: give SQLite a file")
             self._sqlite_file = Path(parsed.database)
             self._writer = asyncio.Lock()
             self._engine = create_async_engine(parsed, connect_args={"timeout": _BUSY_TIMEOUT_SECONDS})
-            _prepare_sqlite(self._engine)
+            _prepare_sqlite(self._engine.sync_engine)
+            self._glances = Glances(self._sqlite_file)
+            _prepare_sqlite(self._glances.engine)
         else:
             self._engine = create_async_engine(parsed, pool_pre_ping=True, isolation_level="READ COMMITTED")
             self._owners = Owners(self._engine)
@@ -81,6 +85,18 @@ class Database:
                     await connection.execution_options(**self._reading)
                 yield connection
 
+    async def glance(
+        self, statement: Select[Any], parameters: Mapping[str, Sequence[Any] | str]
+    ) -> Sequence[RowMapping]:
+        """The rows of one statement, which is made once: for what many calls wait for. `reading` takes several steps
+        where this takes one."""
+        with _typed_errors():
+            if self._glances is not None:
+                return await self._glances.rows(statement, parameters)
+            async with self._engine.connect() as connection:
+                await connection.execution_options(isolation_level="AUTOCOMMIT")
+                return (await connection.execute(statement, parameters)).mappings().all()
+
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:
         """A transaction, committed where the block ends without an error."""
@@ -93,6 +109,8 @@ class Database:
     async def close(self) -> None:
         if self._owners is not None:
             await self._owners.close()
+        if self._glances is not None:
+            await self._glances.close()
         await self._engine.dispose()
         if isinstance(self._engine.dialect, CatalogSqlite):
             await self._engine.dialect.ended()
@@ -135,8 +153,8 @@ def _unavailable(error: Exception) -> DependencyUnavailable:
     return DependencyUnavailable("catalog", f"the catalog's database failed: {getattr(error, 'orig', None) or error}")
 
 
-def _prepare_sqlite(engine: AsyncEngine) -> None:
-    @event.listens_for(engine.sync_engine, "connect")
+def _prepare_sqlite(engine: Engine) -> None:
+    @event.listens_for(engine, "connect")
     def connect(connection: Any, _record: Any) -> None:
         # The driver would open transactions late and only for some statements: begin() below does it instead.
         connection.isolation_level = None
@@ -147,7 +165,7 @@ def _prepare_sqlite(engine: AsyncEngine) -> None:
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.close()
 
-    @event.listens_for(engine.sync_engine, "begin")
+    @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
         # IMMEDIATE: a transaction that first reads and then writes would fail where another wrote in between.
         writes = connection.get_execution_options().get("kbmesh_writes", False)

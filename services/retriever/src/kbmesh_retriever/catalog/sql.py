@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from kbmesh_rpc.errors import Conflict, KnowledgeBaseAlreadyExists, KnowledgeBaseNotFound
-from sqlalchemy import delete, exists, func, insert, or_, select, update
+from sqlalchemy import bindparam, delete, exists, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -40,6 +40,15 @@ from kbmesh_retriever.catalog.tables import (
     generations,
     knowledge_bases,
     rebuild_failures,
+)
+
+_RESOLVE = select(knowledge_bases).where(
+    knowledge_bases.c.tenant == bindparam("tenant"),
+    knowledge_bases.c.state == LIVE,
+    or_(
+        knowledge_bases.c.name.in_(bindparam("names", expanding=True)),
+        knowledge_bases.c.public_id.in_(bindparam("ids", expanding=True)),
+    ),
 )
 
 
@@ -129,15 +138,10 @@ class SqlCatalog:
 
     async def resolve_knowledge_bases(self, tenant: str, names_or_ids: Collection[str]) -> Mapping[str, KnowledgeBase]:
         ids = {text: parsed for text in names_or_ids if (parsed := uuid_or_none(text)) is not None}
-        async with self._database.reading() as connection:
-            rows = await connection.execute(
-                select(knowledge_bases).where(
-                    knowledge_bases.c.tenant == tenant,
-                    knowledge_bases.c.state == LIVE,
-                    or_(knowledge_bases.c.name.in_(names_or_ids), knowledge_bases.c.public_id.in_(ids.values())),
-                )
-            )
-            found = [knowledge_base_of(row) for row in rows.mappings()]
+        rows = await self._database.glance(
+            _RESOLVE, {"tenant": tenant, "names": list(names_or_ids), "ids": list(ids.values())}
+        )
+        found = [knowledge_base_of(row) for row in rows]
         by_id = {kb.public_id: kb for kb in found}
         by_name = {kb.name: kb for kb in found}
         answer: dict[str, KnowledgeBase] = {}
