@@ -11,10 +11,12 @@ SQLITE_SINGLE: dict[str, Any] = {"catalog": {"kind": "sqlite", "sqlite": {"exist
 POSTGRES_MULTI: dict[str, Any] = {
     "catalog": {"kind": "external", "existingSecret": "catalog", "secretKey": "dsn"},
     "vectorStore": {"kind": "external", "url": "http://qdrant.stores:6334"},
+    "cache": {"kind": "redis", "existingSecret": "redis", "secretKey": "dsn", "port": 6380},
     "retriever": {"replicas": 3},
     "networkPolicy": {
         "qdrant": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "stores"}}}],
         "postgres": [{"ipBlock": {"cidr": "10.1.2.3/32"}}],
+        "redis": [{"ipBlock": {"cidr": "10.1.2.4/32"}}],
     },
 }
 
@@ -60,6 +62,7 @@ EVERYTHING_ON: dict[str, Any] = {
     },
     "settings": {"log_level": "warning", "otlp_endpoint": "http://collector.tracing:4317"},
     "vectorStore": {"kind": "external", "url": "https://qdrant.internal", "existingSecret": "qdrant"},
+    "cache": {"kind": "redis", "existingSecret": "redis"},
     "catalog": {"kind": "external", "existingSecret": "catalog"},
     "models": {"source": "claim", "folder": "v1", "pull": {"names": ["all-MiniLM-L6-v2", "BAAI/bge-small-en-v1.5"]}},
     "retriever": {
@@ -97,6 +100,7 @@ EVERYTHING_ON: dict[str, Any] = {
 
 _BARE: dict[str, Any] = {"podDisruptionBudget": {"enabled": False}, "drain": {"preStopSeconds": 0, "graceSeconds": 0}}
 EVERYTHING_OFF: dict[str, Any] = {
+    "cache": {"kind": False},
     "serviceAccount": {"create": False},
     "pods": {"topologySpread": "none"},
     "models": {"source": "none"},

@@ -124,10 +124,11 @@ def test_stores_and_collector_outside_are_reached_on_their_ports(helm: Helm) -> 
     assert outside(POSTGRES_MULTI, "retriever") == [
         ([{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "stores"}}}], 6334),
         ([{"ipBlock": {"cidr": "10.1.2.3/32"}}], 5432),
+        ([{"ipBlock": {"cidr": "10.1.2.4/32"}}], 6380),
     ]
     # A URL without a port has that of its scheme.
     ports = [port for _, port in outside(EVERYTHING_ON, "retriever")]
-    assert ports == [443, 5432, 4317, 443]
+    assert ports == [443, 5432, 6379, 4317, 443]
     assert outside(POSTGRES_MULTI, "embedder") == []
     assert outside({"settings": {"otlp_endpoint": "http://collector.tracing:4317"}}, "chunker") == [("anywhere", 4317)]
 

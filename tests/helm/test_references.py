@@ -10,14 +10,14 @@ from helm.rendered import Helm, Pod, walk
 
 GIVEN = {
     "sqlite-single": {("PersistentVolumeClaim", "old-catalog")},
-    "postgres-multi": {("Secret", "catalog")},
+    "postgres-multi": {("Secret", "catalog"), ("Secret", "redis")},
     "cron-ingest": set(),
     "everything-on": {
-        *(("Secret", name) for name in ("registry", "qdrant", "catalog", "llm")),
+        *(("Secret", name) for name in ("registry", "qdrant", "catalog", "llm", "redis")),
         ("ConfigMap", "company-ca"),
         ("PersistentVolumeClaim", "engines"),
     },
-    "gpu-keda": {("Secret", "kbmesh-postgres"), ("Secret", "kbmesh-qdrant")},
+    "gpu-keda": {("Secret", "kbmesh-postgres"), ("Secret", "kbmesh-qdrant"), ("Secret", "kbmesh-redis")},
     "cpu-hpa": {("Secret", "kbmesh-postgres")},
     "nightly-ingest": {("PersistentVolumeClaim", "documents")},
 }

@@ -38,6 +38,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("a device that is none", {"embedder": {"gpu": {"count": 1, "resourceName": "gpu"}}}, "resourceName'"),
     ("an external Qdrant without a URL", {"vectorStore": {"kind": "external"}}, "'/vectorStore/url'"),
     ("an external PostgreSQL without a Secret", {"catalog": {"kind": "external"}}, "'/catalog/existingSecret'"),
+    ("a Redis without a Secret", {"cache": {"kind": "redis"}}, "'/cache/existingSecret'"),
+    ("a cache of another kind", {"cache": {"kind": "memcached"}}, "'/cache/kind'"),
     ("a trial PostgreSQL without a password", {"catalog": {"kind": "trial"}}, "'/catalog/trial/password'"),
     ("an image of models without a name", {"models": {"source": "image"}}, "'/models/image/reference'"),
     ("an ingest of nothing", {"ingest": {"enabled": True}}, "'/ingest/manifest'"),

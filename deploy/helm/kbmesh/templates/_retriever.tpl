@@ -30,6 +30,15 @@ http://{{ include "kbmesh.name" (dict "root" . "component" $component) }}:{{ (in
       name: {{ .Values.vectorStore.existingSecret }}
       key: {{ .Values.vectorStore.secretKey }}
 {{- end }}
+- name: KBMESH_CACHE
+  value: {{ .Values.cache.kind | default "off" | quote }}
+{{- if eq (toString .Values.cache.kind) "redis" }}
+- name: KBMESH_REDIS_URL
+  valueFrom:
+    secretKeyRef:
+      name: {{ .Values.cache.existingSecret }}
+      key: {{ .Values.cache.secretKey }}
+{{- end }}
 - name: KBMESH_CATALOG_URL
   {{- if eq .Values.catalog.kind "sqlite" }}
   value: sqlite:////data/catalog.db
@@ -47,6 +56,9 @@ http://{{ include "kbmesh.name" (dict "root" . "component" $component) }}:{{ (in
 {{- end }}
 {{- if eq .Values.catalog.kind "external" }}
 {{ include "kbmesh.outsideEgress" (dict "to" .Values.networkPolicy.postgres "port" .Values.catalog.port) }}
+{{- end }}
+{{- if eq (toString .Values.cache.kind) "redis" }}
+{{ include "kbmesh.outsideEgress" (dict "to" .Values.networkPolicy.redis "port" .Values.cache.port) }}
 {{- end }}
 {{- end }}
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Literal, Self
 
 from kbmesh_rpc.settings import MEBIBYTE, ServerSettings
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 
 class RetrieverSettings(ServerSettings):
@@ -128,6 +128,12 @@ class RetrieverSettings(ServerSettings):
     redis_timeout_seconds: float = Field(default=0.02, gt=0, le=5)
     """How long an answer waits for Redis. One that takes longer is a miss, and so is every later one until Redis has
     answered a probe."""
+
+    @field_validator("cache", mode="before")
+    @classmethod
+    def _off_is_no_boolean(cls, value: object) -> object:
+        # An unquoted off is false in YAML.
+        return "off" if value is False else value
 
     @model_validator(mode="after")
     def _has_redis(self) -> Self:
