@@ -80,7 +80,10 @@ async def test_the_answer_carries_each_score_apart(stub: "RetrieverServiceStub")
     assert first.document.source_type == chunker_pb2.SOURCE_TYPE_FILE
     assert first.document.created_at.seconds > 0
     assert (first.span.start, first.span.end) == (0, len(ROLLBACK))
-    assert [(field.label, field.value) for field in first.display] == [("Author", "Ada")]
+    assert [(field.label, field.value) for field in first.display] == [("Title", "Doc-2"), ("Author", "Ada")]
+    assert first.display_kind == pb.DISPLAY_KIND_GENERIC
+    assert first.link == first.document.uri == "https://docs.example/doc-2"
+    assert not first.HasField("link_expires_at")
     assert response.context.text.startswith("[1] Doc-2 (ops)")
     assert [citation.number for citation in response.context.citations] == [1, 2]
     assert response.strategy == pb.RETRIEVAL_STRATEGY_HYBRID_RERANK
