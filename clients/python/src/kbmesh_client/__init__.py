@@ -26,7 +26,9 @@ from kbmesh_client.client import KbmeshClient
 from kbmesh_client.connection import DEFAULT_ENDPOINT, MAX_DOCUMENT_BYTES, MAX_MESSAGE_BYTES
 from kbmesh_client.documents import Document, IngestDocument, IngestResult, ItemError
 from kbmesh_client.enums import (
+    CacheState,
     ChunkingStrategy,
+    DisplayKind,
     Distance,
     FusionMethod,
     IngestOutcome,
@@ -98,6 +100,7 @@ __all__ = [
     "MAX_MESSAGE_BYTES",
     "AccessDenied",
     "AsyncKbmeshClient",
+    "CacheState",
     "Cancelled",
     "CandidateTrace",
     "Chunk",
@@ -112,6 +115,7 @@ __all__ = [
     "DeadlineExceeded",
     "Degradation",
     "DisplayField",
+    "DisplayKind",
     "Distance",
     "Document",
     "DocumentNotFound",

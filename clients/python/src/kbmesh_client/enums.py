@@ -51,6 +51,35 @@ class Stage(WireEnum):
     """The server is newer than this SDK."""
 
 
+class CacheState(WireEnum):
+    """Where an answer comes from."""
+
+    UNASKED = "UNASKED"
+    """No cache was asked."""
+    MISS = "MISS"
+    """It was computed for this call."""
+    HIT = "HIT"
+    """It was kept from an earlier call."""
+    SHARED = "SHARED"
+    """It was computed for an equal call that ran at the same time."""
+    UNKNOWN = "UNKNOWN"
+    """The server is newer than this SDK."""
+
+
+class DisplayKind(WireEnum):
+    """The kind of block that a result is shown as."""
+
+    GENERIC = "GENERIC"
+    SLACK = "SLACK"
+    MAIL = "MAIL"
+    WEB_PAGE = "WEB_PAGE"
+    PDF = "PDF"
+    CODE = "CODE"
+    TICKET = "TICKET"
+    UNKNOWN = "UNKNOWN"
+    """The server is newer than this SDK."""
+
+
 class KnowledgeBaseStatus(WireEnum):
     """What a knowledge base gave to a query."""
 

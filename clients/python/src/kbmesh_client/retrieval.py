@@ -8,6 +8,8 @@ from typing import TypedDict
 from kbmesh_client.chunks import Span
 from kbmesh_client.documents import ItemError
 from kbmesh_client.enums import (
+    CacheState,
+    DisplayKind,
     FusionMethod,
     KnowledgeBaseStatus,
     RerankMethod,
@@ -142,7 +144,7 @@ class Scores:
     keyword: float | None
     """BM25 score, above 0."""
     fused: float | None
-    """Sum of weight / (60 + rank) over the lists it is in."""
+    """Score of fusion, whose scale is the method's own: with RRF the sum of weight / (k + rank) over its lists."""
     rerank_logit: float | None
     """Raw output of the cross-encoder."""
     rerank_probability: float | None
@@ -203,6 +205,8 @@ class FurtherCitation:
     knowledge_base: str
     span: Span
     chunk_id: str
+    link: str = ""
+    """What to open: as in `RetrieveResult`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,6 +253,16 @@ class RetrieveResult:
     """Other places that say the same."""
     tags: tuple[str, ...] = ()
     """Words of the document to filter by."""
+    display_kind: DisplayKind = DisplayKind.GENERIC
+    """The kind of block that `display` makes."""
+    link: str = ""
+    """What a person opens: the document's URI, or a presigned URL where the server makes those."""
+    link_expires_at: datetime | None = None
+    """When the link ends to work, in UTC. None where it does not."""
+    expanded_text: str = ""
+    """The slice with its neighbours, where `expand` asked for them."""
+    expanded_span: Span | None = None
+    """Where that stands in the document."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,6 +303,8 @@ class Citation:
     chunk_id: str
     label: str
     """Title, place and link in one line."""
+    cut: bool = False
+    """Whether its text was cut after a sentence to fit in the budget."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -315,6 +331,8 @@ class CandidateTrace:
     score: float
     dropped: str
     """Why it was dropped here. Empty where it went on."""
+    external_id: str = ""
+    """The caller's name for its document."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -327,6 +345,10 @@ class StageTrace:
     milliseconds: float
     candidates: tuple[CandidateTrace, ...]
     """The candidates, best first."""
+    started_milliseconds: float = 0.0
+    """When it began, after the call did."""
+    note: str = ""
+    """What it decided, for a person: the trust in each channel, why something was skipped."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -353,5 +375,9 @@ class Retrieval:
     """What each stage saw, where it was asked for."""
     request_id: str
     """The request's id, to look up in logs and traces."""
+    fusion: FusionMethod | None = None
+    """How lists were fused. None where nothing was."""
+    cache: CacheState = CacheState.UNASKED
+    """Where the answer comes from."""
     is_final: bool = True
     """False for the fused order that `retrieve_stream` gives before the reranked one."""

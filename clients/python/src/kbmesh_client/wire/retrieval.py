@@ -4,7 +4,15 @@ from collections.abc import Mapping
 
 from kbmesh.retriever.v1 import retriever_pb2
 
-from kbmesh_client.enums import KnowledgeBaseStatus, RerankMethod, RetrievalStrategy, Stage
+from kbmesh_client.enums import (
+    CacheState,
+    DisplayKind,
+    FusionMethod,
+    KnowledgeBaseStatus,
+    RerankMethod,
+    RetrievalStrategy,
+    Stage,
+)
 from kbmesh_client.retrieval import (
     CandidateTrace,
     Citation,
@@ -28,6 +36,13 @@ RERANK_METHODS: Mapping[int, RerankMethod] = {
     retriever_pb2.RERANK_METHOD_UNSPECIFIED: RerankMethod.NONE,
     retriever_pb2.RERANK_METHOD_CROSS_ENCODER: RerankMethod.CROSS_ENCODER,
     retriever_pb2.RERANK_METHOD_LATE_INTERACTION: RerankMethod.LATE_INTERACTION,
+}
+
+CACHE_STATES: Mapping[int, CacheState] = {
+    retriever_pb2.CACHE_STATE_UNSPECIFIED: CacheState.UNASKED,
+    retriever_pb2.CACHE_STATE_MISS: CacheState.MISS,
+    retriever_pb2.CACHE_STATE_HIT: CacheState.HIT,
+    retriever_pb2.CACHE_STATE_SHARED: CacheState.SHARED,
 }
 
 
@@ -57,6 +72,12 @@ def retrieval_from_wire(message: retriever_pb2.RetrieveResponse, *, is_final: bo
         queries=tuple(message.queries),
         explanation=tuple(_trace_from_wire(trace) for trace in message.explanation),
         request_id=message.request_id,
+        fusion=from_number(
+            FusionMethod, retriever_pb2.FusionMethod.Name, message.fusion, "FUSION_METHOD_", FusionMethod.UNKNOWN
+        )
+        if message.fusion
+        else None,
+        cache=CACHE_STATES.get(message.cache, CacheState.UNKNOWN),
         is_final=is_final,
     )
 
@@ -112,10 +133,22 @@ def _result_from_wire(message: retriever_pb2.RetrieveResult) -> RetrieveResult:
                 knowledge_base=duplicate.knowledge_base,
                 span=span_from_wire(duplicate.span),
                 chunk_id=duplicate.chunk_id,
+                link=duplicate.link,
             )
             for duplicate in message.duplicates
         ),
         tags=tuple(message.tags),
+        display_kind=from_number(
+            DisplayKind,
+            retriever_pb2.DisplayKind.Name,
+            message.display_kind or retriever_pb2.DISPLAY_KIND_GENERIC,
+            "DISPLAY_KIND_",
+            DisplayKind.UNKNOWN,
+        ),
+        link=message.link,
+        link_expires_at=time_from_wire(message.link_expires_at),
+        expanded_text=message.expanded_text,
+        expanded_span=span_from_wire(message.expanded_span) if message.HasField("expanded_span") else None,
     )
 
 
@@ -156,7 +189,7 @@ def _context_from_wire(message: retriever_pb2.ContextBlock) -> ContextBlock:
         tokens=message.tokens,
         estimated=message.estimated,
         citations=tuple(
-            Citation(number=citation.number, chunk_id=citation.chunk_id, label=citation.label)
+            Citation(number=citation.number, chunk_id=citation.chunk_id, label=citation.label, cut=citation.cut)
             for citation in message.citations
         ),
     )
@@ -174,7 +207,10 @@ def _trace_from_wire(message: retriever_pb2.StageTrace) -> StageTrace:
                 rank=candidate.rank,
                 score=candidate.score,
                 dropped=candidate.dropped,
+                external_id=candidate.external_id,
             )
             for candidate in message.candidates
         ),
+        started_milliseconds=message.started_milliseconds,
+        note=message.note,
     )
