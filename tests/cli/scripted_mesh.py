@@ -3,7 +3,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from kbmesh.retriever.v1 import (
     retriever_pb2_grpc,
 )
 from kbmesh_rpc.call import CallContext, current_call
-from kbmesh_rpc.errors import DocumentNotFound, JobNotFound
+from kbmesh_rpc.errors import DocumentNotFound, JobNotFound, KnowledgeBaseNotFound
 from kbmesh_rpc.server import Registration
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -33,6 +33,13 @@ class Script:
     """Raised by every call, or by the first `failing_calls`."""
     failing_calls: int | None = None
     retrieval: retriever_pb2.RetrieveResponse = field(default_factory=retriever_pb2.RetrieveResponse)
+    fused: retriever_pb2.RetrieveResponse | None = None
+    """What a stream gives before `retrieval`, where that is something else."""
+    answer: Callable[[retriever_pb2.RetrieveRequest], retriever_pb2.RetrieveResponse] | None = None
+    """Answers in place of `retrieval`."""
+    is_empty: bool = False
+    """Only knowledge bases that a test made are there."""
+    made: dict[str, knowledge_base_pb2.KnowledgeBase] = field(default_factory=dict)
     chunks: chunker_pb2.ChunkResponse = field(default_factory=chunker_pb2.ChunkResponse)
     knowledge_bases: list[str] = field(default_factory=lambda: ["handbook"])
     reading: asyncio.Event = field(default_factory=asyncio.Event)
@@ -67,12 +74,19 @@ class KnowledgeBases(knowledge_base_pb2_grpc.KnowledgeBaseServiceServicer):
         self, request: knowledge_base_pb2.CreateKnowledgeBaseRequest, context: Context
     ) -> knowledge_base_pb2.CreateKnowledgeBaseResponse:
         self._script.note(request)
+        self._script.made[request.knowledge_base.name] = request.knowledge_base
         return knowledge_base_pb2.CreateKnowledgeBaseResponse(knowledge_base=request.knowledge_base)
 
     async def GetKnowledgeBase(
         self, request: knowledge_base_pb2.GetKnowledgeBaseRequest, context: Context
     ) -> knowledge_base_pb2.GetKnowledgeBaseResponse:
         self._script.note(request)
+        if self._script.is_empty:
+            if request.knowledge_base not in self._script.made:
+                raise KnowledgeBaseNotFound(request.knowledge_base)
+            made = self._script.made[request.knowledge_base]
+            made.document_count = len(self._script.documents)
+            return knowledge_base_pb2.GetKnowledgeBaseResponse(knowledge_base=made)
         return knowledge_base_pb2.GetKnowledgeBaseResponse(
             knowledge_base=knowledge_base_pb2.KnowledgeBase(name=request.knowledge_base, document_count=3)
         )
@@ -99,6 +113,7 @@ class KnowledgeBases(knowledge_base_pb2_grpc.KnowledgeBaseServiceServicer):
         self, request: knowledge_base_pb2.DeleteKnowledgeBaseRequest, context: Context
     ) -> knowledge_base_pb2.DeleteKnowledgeBaseResponse:
         self._script.note(request)
+        self._script.made.pop(request.knowledge_base, None)
         return knowledge_base_pb2.DeleteKnowledgeBaseResponse(documents_deleted=3)
 
 
@@ -179,13 +194,13 @@ class Retriever(retriever_pb2_grpc.RetrieverServiceServicer):
         self, request: retriever_pb2.RetrieveRequest, context: Context
     ) -> retriever_pb2.RetrieveResponse:
         self._script.note(request)
-        return self._script.retrieval
+        return self._script.answer(request) if self._script.answer else self._script.retrieval
 
     async def RetrieveStream(
         self, request: retriever_pb2.RetrieveStreamRequest, context: Context
     ) -> AsyncIterator[retriever_pb2.RetrieveStreamResponse]:
         self._script.note(request)
-        yield retriever_pb2.RetrieveStreamResponse(fused=self._script.retrieval)
+        yield retriever_pb2.RetrieveStreamResponse(fused=self._script.fused or self._script.retrieval)
         yield retriever_pb2.RetrieveStreamResponse(final=self._script.retrieval)
 
 

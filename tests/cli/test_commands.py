@@ -123,7 +123,8 @@ async def test_search_shows_cards_and_what_was_missing(script: Script, endpoint:
         "Nobody extends a period",
         "mails is UNAVAILABLE: Qdrant does not answer",
         "degraded: rerank",
-        "search vector handbook",
+        "how it came about",
+        "1 · 0.6",
         "12 tokens",
     ):
         assert part in done.out

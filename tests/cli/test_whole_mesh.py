@@ -96,10 +96,11 @@ def test_a_judged_set_is_measured_and_leaves_nothing_behind(home: Home, tmp_path
         '{"_id": "1", "text": "which animal sleeps the longest?"}\n{"_id": "2", "text": "hunting by echo"}\n'
     )
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n1\tcat\t1\n2\tbat\t1\n")
-    printed = home.json("eval", folder, "--strategies", "vector_only,hybrid_rerank")
+    printed = home.json("eval", folder, "--strategy", "vector_only,hybrid_rerank")
     assert (printed["dataset"], printed["documents"], printed["failed"]) == ("animals", 3, 0)
     assert list(printed["strategies"]) == ["vector_only", "hybrid_rerank"]
     for measured in printed["strategies"].values():
         assert measured["queries"] == 2
         assert measured["ndcg@10"] == measured["recall@20"] == measured["mrr"] == 1
         assert measured["p95_ms"] >= measured["p50_ms"] > 0
+    assert printed["knowledge_base"] is None

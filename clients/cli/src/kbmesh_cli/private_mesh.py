@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -27,15 +27,19 @@ def private_mesh(
     model: str = DEFAULT_MODEL,
     services: Sequence[str] = SERVICES,
     show_progress: bool = True,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[MeshState]:
-    """Runs a mesh of these services until the block ends. Its data go with it unless a home is named.
+    """Runs a mesh of these services until the block ends. Its data go with it unless a home is named. `environment` is
+    set for its services besides that of this process.
 
     Raises CliError where it cannot be started.
     """
     require_local_extra(*(f"kbmesh_{name}" for name in services))
     with contextlib.ExitStack() as stack:
         folder = home or Path(stack.enter_context(TemporaryDirectory(prefix="kbmesh-", ignore_cleanup_errors=True)))
-        process, state = _start(folder, models_folder, model, services, show_progress=show_progress)
+        process, state = _start(
+            folder, models_folder, model, services, show_progress=show_progress, environment=environment or {}
+        )
         try:
             yield state
         finally:
@@ -51,7 +55,13 @@ def private_mesh(
 
 
 def _start(
-    home: Path, models_folder: Path, model: str, services: Sequence[str], *, show_progress: bool
+    home: Path,
+    models_folder: Path,
+    model: str,
+    services: Sequence[str],
+    *,
+    show_progress: bool,
+    environment: Mapping[str, str],
 ) -> tuple[subprocess.Popen[str], MeshState]:
     for attempt in range(1, START_ATTEMPTS + 1):
         process = subprocess.Popen(  # noqa: S603 - this very command
@@ -65,6 +75,7 @@ def _start(
             stdout=subprocess.PIPE,
             stderr=None if show_progress else subprocess.DEVNULL,
             text=True,
+            env={**os.environ, **environment},
             # Ctrl-C goes to this command alone, which stops the mesh once it has cleaned up.
             start_new_session=True,
         )

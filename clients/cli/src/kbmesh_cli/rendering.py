@@ -48,7 +48,12 @@ def retrieval_to_json(answer: Retrieval) -> dict[str, object]:
                 "tokens": answer.context.tokens,
                 "estimated": answer.context.estimated,
                 "citations": [
-                    {"number": citation.number, "chunk_id": citation.chunk_id, "label": citation.label}
+                    {
+                        "number": citation.number,
+                        "chunk_id": citation.chunk_id,
+                        "label": citation.label,
+                        "cut": citation.cut,
+                    }
                     for citation in answer.context.citations
                 ],
             }
@@ -56,18 +61,24 @@ def retrieval_to_json(answer: Retrieval) -> dict[str, object]:
             else None
         ),
         "strategy": answer.strategy.value.lower(),
+        "fusion": answer.fusion.value.lower() if answer.fusion else None,
         "rerank_method": answer.rerank_method.value.lower(),
+        "cache": answer.cache.value.lower(),
+        "is_final": answer.is_final,
         "queries": list(answer.queries),
         "request_id": answer.request_id,
         "explanation": [
             {
                 "stage": trace.stage.value.lower(),
                 "label": trace.label,
+                "started_milliseconds": round(trace.started_milliseconds, 3),
                 "milliseconds": round(trace.milliseconds, 3),
+                "note": trace.note,
                 "candidates": [
                     {
                         "chunk_id": candidate.chunk_id,
                         "knowledge_base": candidate.knowledge_base,
+                        "external_id": candidate.external_id,
                         "rank": candidate.rank,
                         "score": candidate.score,
                         "dropped": candidate.dropped,
@@ -102,6 +113,12 @@ def _result_to_json(result: RetrieveResult) -> dict[str, object]:
             "final": scores.final,
             "max_sim": scores.max_sim,
         },
+        "ranks": {
+            "vector": result.ranks.vector,
+            "keyword": result.ranks.keyword,
+            "fused": result.ranks.fused,
+            "rerank": result.ranks.rerank,
+        },
         "text": result.text,
         "context": result.context,
         "citation": result.citation,
@@ -124,12 +141,20 @@ def _result_to_json(result: RetrieveResult) -> dict[str, object]:
         "preview": result.preview,
         "metadata": dict(result.metadata),
         "tags": list(result.tags),
+        "expanded_text": result.expanded_text or None,
+        "expanded_span": (
+            {"start": result.expanded_span.start, "end": result.expanded_span.end} if result.expanded_span else None
+        ),
+        "display_kind": result.display_kind.value.lower(),
         "display": {field.label: field.value for field in result.display},
+        "link": result.link,
+        "link_expires_at": _time(result.link_expires_at),
         "duplicates": [
             {
                 "document_id": duplicate.document.id,
                 "title": duplicate.document.title,
                 "uri": duplicate.document.uri,
+                "link": duplicate.link,
                 "knowledge_base": duplicate.knowledge_base,
                 "chunk_id": duplicate.chunk_id,
             }

@@ -5,16 +5,16 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
-from kbmesh_client import KbmeshClient, KnowledgeBaseSelector, RetrievalOptions, ScoreStage
+from kbmesh_client import KbmeshClient, KnowledgeBaseSelector, RetrievalOptions
 from rich.markup import escape
 from rich.table import Column, Table
 
-from kbmesh_cli.commands.search import RetrievalChoice
 from kbmesh_cli.errors import CliError
 from kbmesh_cli.filters import parse_filter
 from kbmesh_cli.invocation import JsonOption, invocation
 from kbmesh_cli.output import print_json, results
 from kbmesh_cli.profile_files import ProfileFile, profile_to_json, read_profile
+from kbmesh_cli.retrieval_flags import RetrievalChoice, parse_thresholds
 
 app = typer.Typer(
     help="Create, list, show, update and delete retrieval profiles: how an agent asks, for `kbmesh search --profile`.",
@@ -188,16 +188,6 @@ def _flags(
         "rerank_top_n": rerank_top_n,
         "filter": parse_filter(filter_ or []),
         "context_budget_tokens": context_tokens,
-        "thresholds": dict(map(_threshold, threshold)) if threshold else None,
+        "thresholds": parse_thresholds(threshold or []),
     }
     return {name: value for name, value in options.items() if value is not None}
-
-
-def _threshold(said: str) -> tuple[ScoreStage, float]:
-    stage, _, score = said.partition("=")
-    try:
-        return ScoreStage(stage.strip().upper()), float(score)
-    except ValueError as error:
-        known = ", ".join(one.value.lower() for one in ScoreStage)
-        hint = f"such as --threshold vector=0.3; stages are {known}"
-        raise CliError("USAGE", f"--threshold needs STAGE=SCORE, not {said!r}", hint=hint) from error

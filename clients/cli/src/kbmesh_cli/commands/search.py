@@ -1,22 +1,22 @@
 """`kbmesh search`: a question and its answers."""
 
 import re
-from collections.abc import Sequence
-from enum import StrEnum
-from typing import Annotated
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any
 
 import typer
 from kbmesh_client import (
+    KbmeshClient,
     KnowledgeBaseReport,
     KnowledgeBaseStatus,
     RerankMethod,
     Retrieval,
+    RetrievalOptions,
     RetrieveResult,
 )
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from kbmesh_cli.errors import HINTS, CliError
@@ -24,6 +24,9 @@ from kbmesh_cli.filters import parse_filter
 from kbmesh_cli.invocation import JsonOption, invocation
 from kbmesh_cli.output import messages, print_json, print_rule, results
 from kbmesh_cli.rendering import retrieval_to_json, title_of
+from kbmesh_cli.reordering import moves_between
+from kbmesh_cli.retrieval_flags import FusionChoice, RetrievalChoice, fusion_options, parse_thresholds
+from kbmesh_cli.waterfall import show_explanation
 
 PREVIEW_LINES = 8
 LINE_CHARACTERS = 300
@@ -50,15 +53,6 @@ SHOWN_ANYWAY = frozenset({"Section", "Title"})
 """Display fields that repeat a result's heading path or its own title."""
 PAGES = frozenset({"Page", "Pages"})
 """Display fields that say more of a result's pages, as whose they are."""
-
-
-class RetrievalChoice(StrEnum):
-    """Retrieval strategies by their names on the command line."""
-
-    VECTOR_ONLY = "vector_only"
-    HYBRID = "hybrid"
-    HYBRID_RERANK = "hybrid_rerank"
-    ADVANCED = "advanced"
 
 
 def search(
@@ -93,7 +87,52 @@ def search(
         list[str] | None,
         typer.Option("--as", metavar="PRINCIPAL", help="Who asks: a user or a group. May be given several times."),
     ] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Show what each stage saw.")] = False,
+    fusion: Annotated[
+        FusionChoice | None,
+        typer.Option(help="How lists are fused. The mesh's own choice by default.", case_sensitive=False),
+    ] = None,
+    vector_weight: Annotated[
+        float | None, typer.Option(min=0, max=100, help="Weight of vector lists in fusion.")
+    ] = None,
+    keyword_weight: Annotated[
+        float | None, typer.Option(min=0, max=100, help="Weight of keyword lists in fusion.")
+    ] = None,
+    rrf_k: Annotated[int | None, typer.Option(min=1, max=1000, help="The constant of rrf. 60 by default.")] = None,
+    threshold: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--threshold",
+            metavar="STAGE=MIN",
+            help="Drop what scores below at a stage: vector, keyword, fused, rerank_probability or final. "
+            "May be given several times.",
+        ),
+    ] = None,
+    max_per_document: Annotated[
+        int | None, typer.Option(min=1, max=100, help="Results of one document at most.")
+    ] = None,
+    diversity: Annotated[
+        float | None, typer.Option(min=0, max=1, help="0 orders by relevance alone, 1 by difference alone.")
+    ] = None,
+    expand: Annotated[
+        int | None, typer.Option(min=0, max=5, help="Show so many neighbouring chunks on each side.")
+    ] = None,
+    rerank_top_n: Annotated[
+        int | None, typer.Option(min=1, max=200, help="Candidates to rerank. 20 by default.")
+    ] = None,
+    hypothetical_answer: Annotated[
+        bool, typer.Option("--hypothetical-answer", help="With advanced: search by an imagined answer too.")
+    ] = False,
+    context_tokenizer: Annotated[
+        str, typer.Option(help="Tokenizer that counts the context block, by a name that the mesh knows.")
+    ] = "",
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Compute the answer even where it is kept.")] = False,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Show the fused order first, then what reranking changed.")
+    ] = False,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Show when each stage ran, what it decided, and the way of each candidate."),
+    ] = False,
     context_block: Annotated[
         bool, typer.Option("--context", help="Show the context block, ready to paste into a prompt.")
     ] = False,
@@ -108,27 +147,67 @@ def search(
     """
     if not kb and not profile:
         raise CliError("USAGE", "where to look?", hint="name a knowledge base with --kb, or a profile with --profile")
+    options: RetrievalOptions = {
+        "strategy": None if strategy is None else strategy.value,
+        "top_k": top_k,
+        "filter": parse_filter(filter_ or []),
+        "context_budget_tokens": context_tokens,
+        "rerank_top_n": rerank_top_n,
+        "fusion": fusion_options(fusion, vector_weight, keyword_weight, rrf_k),
+        "thresholds": parse_thresholds(threshold or []),
+        "max_results_per_document": max_per_document,
+        "diversity": diversity,
+        "expand": expand,
+        "hypothetical_answer": hypothetical_answer,
+        "context_tokenizer": context_tokenizer,
+    }
+    console = results()
+    fused: Retrieval | None = None
     with invocation(context).client(principals=principals or ()) as client:
-        answer = client.retrieve(
-            query,
-            kb or (),
-            profile=profile,
-            strategy=strategy.value if strategy is not None else None,
-            top_k=top_k,
-            filter=parse_filter(filter_ or []),
-            context_budget_tokens=context_tokens,
-            explain=explain,
-        )
-    if json_output:
-        print_json(retrieval_to_json(answer))
-    else:
-        show_answer(answer, results(), explain=explain, context_block=context_block)
+        asked = client.retrieve_stream if stream else _retrieve_once(client)
+        for answer in asked(query, kb or (), profile=profile, explain=explain, skip_cache=no_cache, **options):
+            if json_output:
+                print_json(retrieval_to_json(answer))
+            elif answer.is_final:
+                if fused is not None:
+                    _show_moves(fused, answer, console)
+                show_answer(answer, console, explain=explain, context_block=context_block)
+            else:
+                fused = answer
+                _show_order(answer, console)
     if nobody_answered(answer.knowledge_bases):
         if not json_output:
             hints = (NO_ANSWER_HINTS.get(report.status) for report in answer.knowledge_bases)
             for hint in dict.fromkeys(filter(None, hints)):
                 messages().print(f"  hint: {escape(hint)}", soft_wrap=True)
         raise typer.Exit(1)
+
+
+def _retrieve_once(client: KbmeshClient) -> Callable[..., Iterable[Retrieval]]:
+    """`retrieve`, as a stream of one answer."""
+
+    def retrieve(*arguments: Any, **options: Any) -> Iterable[Retrieval]:
+        yield client.retrieve(*arguments, **options)
+
+    return retrieve
+
+
+def _show_order(fused: Retrieval, console: Console) -> None:
+    console.print(f"[bold]fused order[/] [dim]after {fused.timings.get('total', 0.0):.0f} ms[/]")
+    for result in fused.results:
+        console.print(f"  {result.rank}. {escape(title_of(result))}  [dim]{result.score:.3f}[/]", soft_wrap=True)
+    if not fused.results:
+        console.print("  nothing found")
+
+
+def _show_moves(fused: Retrieval, final: Retrieval, console: Console) -> None:
+    moves = moves_between(fused.results, final.results)
+    console.print(f"[bold]reranked[/] [dim]after {final.timings.get('total', 0.0):.0f} ms[/]")
+    for move in moves:
+        console.print(f"  {escape(str(move))}", soft_wrap=True)
+    if not moves:
+        console.print("  the order is the same")
+    console.print()
 
 
 def nobody_answered(reports: Sequence[KnowledgeBaseReport]) -> bool:
@@ -167,7 +246,7 @@ def show_answer(answer: Retrieval, console: Console, *, explain: bool = False, c
         console.print(Text(answer.context.text), soft_wrap=True)
         print_rule(console, f"{answer.context.tokens} tokens{' (estimated)' if answer.context.estimated else ''}")
     if explain:
-        _show_explanation(answer, console)
+        show_explanation(answer, console)
 
 
 def show_result(result: RetrieveResult, console: Console, *, score_name: str, query: str) -> None:
@@ -184,9 +263,10 @@ def show_result(result: RetrieveResult, console: Console, *, score_name: str, qu
     if result.pages and not any(field.label in PAGES for field in told):
         place.append("page " + ", ".join(map(str, result.pages)))
     place += [f"{field.label.lower() if field.label in PAGES else field.label} {field.value}" for field in told]
-    where = [result.knowledge_base, *place, result.document.uri or result.document.external_id]
+    opened = result.link or result.document.uri or result.document.external_id
+    where = [result.knowledge_base, *place, opened]
     console.print(f"   [dim]{escape(' · '.join(part for part in where if part))}[/]", soft_wrap=True)
-    for line in preview_lines(result.text, query):
+    for line in preview_lines(result.expanded_text or result.text, query):
         if console.is_terminal:
             console.print(Padding(Text(line), (0, 0, 0, 3)))
         else:
@@ -213,21 +293,3 @@ def preview_lines(text: str, query: str) -> list[str]:
     start = 0 if best[0] == 0 else best[len(best) // 2]
     end = start + PREVIEW_LINES
     return [*(["…"] if start else []), *shown[start:end], *(["…"] if end < len(lines) else [])]
-
-
-def _show_explanation(answer: Retrieval, console: Console) -> None:
-    for trace in answer.explanation:
-        title = f"{trace.stage.value.lower()} {escape(trace.label)}".strip() + f" ({trace.milliseconds:.1f} ms)"
-        if not trace.candidates:
-            console.print(f"[italic]{title}[/]")
-            continue
-        table = Table("rank", "score", "knowledge base", "chunk", "dropped", title=title, title_justify="left")
-        for candidate in trace.candidates:
-            table.add_row(
-                str(candidate.rank),
-                f"{candidate.score:.4f}",
-                escape(candidate.knowledge_base),
-                candidate.chunk_id[:8],
-                escape(candidate.dropped),
-            )
-        console.print(table)

@@ -88,7 +88,7 @@ def _fusion_to_wire(fusion: FusionOptions | None) -> retriever_pb2.FusionOptions
     )
 
 
-def _score_stage_to_wire(stage: ScoreStage | str) -> retriever_pb2.ScoreStage:
+def _score_stage_to_wire(stage: ScoreStage | str) -> "retriever_pb2.ScoreStage.ValueType":
     return retriever_pb2.ScoreStage.Value(f"SCORE_STAGE_{ScoreStage(stage)}")
 
 
