@@ -95,7 +95,8 @@ class Database:
                 return await self._glances.rows(statement, parameters)
             async with self._engine.connect() as connection:
                 await connection.execution_options(isolation_level="AUTOCOMMIT")
-                return (await connection.execute(statement, parameters)).mappings().all()
+                rows: Sequence[RowMapping] = (await connection.execute(statement, parameters)).mappings().all()
+                return rows
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:
