@@ -77,10 +77,15 @@ ANSWER = retriever_pb2.RetrieveResponse(
 )
 
 PROMISED = {
-    "": {"results", "knowledge_bases", "degraded", "timings", "context_block"},
-    "results": {
-        *("rank", "score", "scores", "text", "context", "citation", "document", "knowledge_base", "span", "chunk_id")
+    "": {
+        *("results", "knowledge_bases", "degraded", "timings", "context_block", "strategy", "fusion", "rerank_method"),
+        *("cache", "is_final", "queries", "explanation", "request_id"),
     },
+    "results": {
+        *("rank", "score", "scores", "text", "context", "citation", "document", "knowledge_base", "span", "chunk_id"),
+        *("metadata", "tags", "ranks", "link", "expanded_text", "expanded_span"),
+    },
+    "explanation": {"stage", "label", "started_milliseconds", "milliseconds", "note", "candidates"},
     "scores": {"vector", "keyword", "fused", "rerank_logit", "rerank_probability", "max_sim", "final"},
     "document": {"id", "title", "source_type", "uri"},
     "knowledge_bases": {"name", "status", "hits", "milliseconds"},
@@ -104,6 +109,7 @@ async def test_search_prints_one_object_with_the_promised_keys(script: Script, e
     assert all(report.keys() >= PROMISED["knowledge_bases"] for report in printed["knowledge_bases"])
     assert all(each.keys() == PROMISED["degraded"] for each in printed["degraded"])
     assert printed["context_block"].keys() >= PROMISED["context_block"]
+    assert all(stage.keys() == PROMISED["explanation"] for stage in printed["explanation"])
     assert result["span"] == {"start": 10, "end": 47}
     assert (result["scores"]["vector"], result["scores"]["rerank_logit"]) == (0.6, None)
     assert result["document"]["source_type"] == "file"
