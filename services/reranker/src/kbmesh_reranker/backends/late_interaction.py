@@ -11,21 +11,18 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from kbmesh_onnx.batcher import Batcher, BatchError, BatchObserver, Item, QueueLimits
+from kbmesh_onnx.batcher import BatchError, BatchObserver, Item, QueueLimits
 from kbmesh_onnx.device_loss import telling_device_loss
-from kbmesh_onnx.errors import ModelFolderError, TextError
+from kbmesh_onnx.errors import TextError
 from kbmesh_onnx.errors import TextTooLong as TextTooLongForModel
 from kbmesh_onnx.padding import pad
-from kbmesh_onnx.token_reader import TokenReader
 from kbmesh_onnx.tokenizer import PairTruncation, TokenizedText
-from kbmesh_onnx.tokenizing import TokenizingLane
-from kbmesh_onnx.warm_up import warm_up_shapes
 from kbmesh_rpc.errors import EmptyText, InferenceFailed, InvalidField, KbmeshError, TextTooLong
 from numpy.typing import NDArray
 
 from kbmesh_reranker.backends.model_folder import OpenModel
 from kbmesh_reranker.backends.one_window import Truncation, WindowScores, raise_first
-from kbmesh_reranker.backends.port import DEFAULT_READING, Method, ModelDescription, Priority, Reading, Scores, Timings
+from kbmesh_reranker.backends.port import Method, Reading, Scores, Timings
 from kbmesh_reranker.backends.queued import (
     DEFAULT_CALL_WINDOWS,
     WindowBudget,
@@ -37,6 +34,7 @@ from kbmesh_reranker.backends.queued import (
     submit,
     windows_of,
 )
+from kbmesh_reranker.backends.queued_backend import QueuedBackend
 from kbmesh_reranker.backends.token_windows import SplitText, TokenWindow, TokenWindows
 
 Floats = NDArray[np.float32]
@@ -53,8 +51,12 @@ class Passage:
     """(query tokens, dimension) to compare with. None for the query itself."""
 
 
-class LateInteractionBackend:
-    """Compares the query's token vectors with those of each window of a document."""
+class LateInteractionBackend(QueuedBackend[Passage, Floats]):
+    """Compares the query's token vectors with those of each window of a document. Of one window, the limit is one of
+    each text, since query and document are read apart."""
+
+    method = Method.LATE_INTERACTION
+    backend = "late_interaction"
 
     def __init__(
         self,
@@ -65,11 +67,9 @@ class LateInteractionBackend:
         limits: QueueLimits,
         observer: BatchObserver | None = None,
     ) -> None:
-        self._model = model
-        self._max_windows = max_windows
-        self._batch_tokens = limits.batch_tokens
-        self._max_call_windows = max_call_windows
-        self._description = model.describe(method=Method.LATE_INTERACTION, backend="late_interaction")
+        super().__init__(
+            model, max_windows=max_windows, max_call_windows=max_call_windows, limits=limits, observer=observer
+        )
         card = model.card
         self._query_windows = TokenWindows(
             model.tokenizer, prefix=card.query_prefix, max_tokens=card.max_tokens, max_windows=1
@@ -77,51 +77,10 @@ class LateInteractionBackend:
         self._document_windows = TokenWindows(
             model.tokenizer, prefix=card.document_prefix, max_tokens=card.max_tokens, max_windows=max_windows
         )
-        self._tokenizing = {
-            Priority.INTERACTIVE: TokenizingLane("interactive"),
-            Priority.BULK: TokenizingLane("bulk", in_order=True),
-        }
-        self._token_reader = TokenReader(model.tokenizer)
-        self._batcher: Batcher[Passage, Floats] = Batcher(self._run, limits=limits, observer=observer)
 
     @property
-    def description(self) -> ModelDescription:
-        return self._description
-
-    @property
-    def fault(self) -> str:
-        return self._batcher.fault
-
-    @property
-    def suspect(self) -> bool:
-        return self._batcher.suspect
-
-    @property
-    def token_reader(self) -> TokenReader:
-        return self._token_reader
-
-    async def warm_up(self) -> None:
-        """Scores documents of all lengths, alone and in full batches. Raises ModelFolderError where one has none."""
-        for documents, tokens in warm_up_shapes(
-            max_tokens=self._model.card.max_tokens, batch_tokens=self._batch_tokens
-        ):
-            words = max(1, tokens - self._model.tokenizer.special_tokens)
-            scores = await self.score("warm", [" ".join(["warm"] * words)] * documents, deadline=None)
-            if scores.documents[0].error is not None:
-                raise ModelFolderError(f"{self._description.name}: {scores.documents[0].error.message}")
-
-    async def score(
-        self, query: str, documents: Sequence[str], *, deadline: float | None, reading: Reading = DEFAULT_READING
-    ) -> Scores:
-        return (await self._score(query, documents, deadline=deadline, reading=reading, truncation="windows")).scores
-
-    async def score_one_window(
-        self, query: str, documents: Sequence[str], *, truncation: Truncation, deadline: float | None
-    ) -> WindowScores:
-        """As the port has it. The limit is one of each text, since query and document are read apart."""
-        return await self._score(
-            query, documents, deadline=deadline, reading=DEFAULT_READING, truncation=truncation.value
-        )
+    def _tokens_beside_a_document(self) -> int:
+        return self._model.tokenizer.special_tokens
 
     async def _score(
         self,
@@ -130,15 +89,16 @@ class LateInteractionBackend:
         *,
         deadline: float | None,
         reading: Reading,
-        truncation: PairTruncation,
+        truncation: Truncation | None,
     ) -> WindowScores:
+        cutting: PairTruncation = "windows" if truncation is None else truncation.value
         max_tokens = self._model.card.max_tokens
         max_windows = windows_of(reading, self._max_windows)
         estimate = estimate_tokens(
             documents,
             beside=SPECIAL_TOKENS,
             max_tokens=max_tokens,
-            max_windows=max_windows if truncation == "windows" else 1,
+            max_windows=max_windows if truncation is None else 1,
             max_call_windows=self._max_call_windows,
         )
         model, lane = self._description.name, self._tokenizing[reading.priority]
@@ -148,10 +108,10 @@ class LateInteractionBackend:
         ) as reservation:
             started = time.monotonic()
             ((query_window, query_tokens_cut),) = await lane.run(
-                partial(self._tokenize_query, truncation=truncation), [query], deadline=deadline
+                partial(self._tokenize_query, truncation=cutting), [query], deadline=deadline
             )
             split = await lane.run(
-                partial(self._split, truncation=truncation, max_windows=max_windows), documents, deadline=deadline
+                partial(self._split, truncation=cutting, max_windows=max_windows), documents, deadline=deadline
             )
             tokenize_seconds = time.monotonic() - started
 
@@ -174,7 +134,7 @@ class LateInteractionBackend:
                 if isinstance(windows, Windows):
                     windows = allowed(index, windows, reading=reading, budget=budget)
                 tokenized.append(windows)
-            if truncation != "windows":
+            if truncation is not None:
                 raise_first(tokenized)
             scored = await score_windows(
                 self._batcher,
@@ -197,13 +157,6 @@ class LateInteractionBackend:
             tokens_read=query_window.text.tokens
             + sum(item.tokens for windows in tokenized if isinstance(windows, Windows) for item in windows.items),
         )
-
-    async def close(self) -> None:
-        await self._batcher.close()
-        for lane in self._tokenizing.values():
-            lane.close()
-        self._token_reader.close()
-        self._model.session.close()
 
     def _split(
         self, documents: Sequence[str], start: int, *, truncation: PairTruncation, max_windows: int
