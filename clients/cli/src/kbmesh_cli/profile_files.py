@@ -138,7 +138,7 @@ def _filter(given: Any, name: str) -> Filter | dict[str, Any]:
     )
 
 
-def _only(given: Any, kind: type, name: str) -> dict[str, Any]:
+def _only(given: Any, kind: type[Any], name: str) -> dict[str, Any]:
     said = _mapping(given, name)
     known = [field.name for field in fields(kind)]
     if unknown := said.keys() - set(known):
