@@ -13,7 +13,7 @@ from kbmesh_cli.relevance import percentile
 
 Statistic = Callable[[Sequence[float]], float]
 
-RESAMPLES = 2000
+RESAMPLES = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,26 @@ class Interval:
         return self.low <= 0 <= self.high
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sampled:
+    """A statistic of all queries, and of each resample."""
+
+    estimate: float
+    drawn: tuple[float, ...]
+    """In the order of the resamples."""
+
+    def interval(self) -> Interval:
+        """Of the statistic."""
+        return _interval(self.estimate, self.drawn)
+
+    def above(self, other: "Sampled") -> Interval:
+        """Of the difference to another one, resample by resample. Raises ValueError where those are not the same."""
+        return _interval(
+            self.estimate - other.estimate,
+            [mine - theirs for mine, theirs in zip(self.drawn, other.drawn, strict=True)],
+        )
+
+
 class Bootstrap:
     """Resamples of a number of queries. The same seed draws the same ones."""
 
@@ -42,22 +62,11 @@ class Bootstrap:
         # An itemgetter of one item gives the item itself: there is but one sample of one query.
         self._draws = [itemgetter(*source.choices(range(size), k=size)) for _ in range(resamples)] if size > 1 else []
 
-    def interval(self, values: Sequence[float], statistic: Statistic) -> Interval:
-        """Of a statistic of one strategy's values, one for each query. Raises ValueError for another number of them."""
-        self._check(values)
-        drawn = [statistic(draw(values)) for draw in self._draws]
-        return _interval(statistic(values), drawn)
-
-    def difference(self, values: Sequence[float], others: Sequence[float], statistic: Statistic) -> Interval:
-        """Of what the statistic of the values is above that of the others, query by query the same ones."""
-        self._check(values)
-        self._check(others)
-        drawn = [statistic(draw(values)) - statistic(draw(others)) for draw in self._draws]
-        return _interval(statistic(values) - statistic(others), drawn)
-
-    def _check(self, values: Sequence[float]) -> None:
+    def sample(self, values: Sequence[float], statistic: Statistic) -> Sampled:
+        """A statistic of values, one for each query. Raises ValueError for another number of them."""
         if len(values) != self._size:
             raise ValueError(f"{len(values)} values for {self._size} queries")
+        return Sampled(estimate=statistic(values), drawn=tuple(statistic(draw(values)) for draw in self._draws))
 
 
 def mean(values: Sequence[float]) -> float:

@@ -125,18 +125,19 @@ def ask_all(
 def summarise(variants: Sequence[Variant], outcomes: Sequence[Sequence[Outcome]], *, seed: int) -> list[Measurement]:
     """Figures with their intervals, and with the difference of each to the first."""
     bootstrap = Bootstrap(len(outcomes[0]), seed=seed)
-    values = [{metric: [outcome.value(metric) for outcome in of_one] for metric in METRICS} for of_one in outcomes]
+    sampled = [
+        {
+            metric: bootstrap.sample([outcome.value(metric) for outcome in of_one], statistic)
+            for metric, statistic in METRICS.items()
+        }
+        for of_one in outcomes
+    ]
     return [
         Measurement(
             variant=variant,
             outcomes=tuple(outcomes[way]),
-            figures={
-                metric: bootstrap.interval(values[way][metric], statistic) for metric, statistic in METRICS.items()
-            },
-            differences={
-                metric: bootstrap.difference(values[way][metric], values[0][metric], statistic)
-                for metric, statistic in METRICS.items()
-            }
+            figures={metric: figure.interval() for metric, figure in sampled[way].items()},
+            differences={metric: figure.above(sampled[0][metric]) for metric, figure in sampled[way].items()}
             if way
             else {},
         )

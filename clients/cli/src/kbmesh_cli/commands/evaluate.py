@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -32,6 +33,8 @@ from kbmesh_cli.variants import SWEPT, Variant, parse_variants
 
 DECIMALS = {"p50_ms": 2, "p95_ms": 2}
 """Digits after the point. 5 where nothing is said."""
+TELL_SECONDS = 15.0
+"""Pause between two lines on how far it is, where there is no terminal to draw a bar on."""
 
 
 def evaluate(
@@ -126,7 +129,16 @@ def _ask(
         disable=not console.is_terminal,
     ) as progress:
         task = progress.add_task("", total=len(questions.queries))
-        return ask_all(client, questions, variants, concurrency=concurrency, on_done=lambda: progress.advance(task))
+        told = time.monotonic()
+
+        def on_done() -> None:
+            nonlocal told
+            progress.advance(task)
+            if not console.is_terminal and time.monotonic() - told >= TELL_SECONDS:
+                told = time.monotonic()
+                console.print(f"asked {progress.tasks[task].completed:,.0f} of {len(questions.queries):,} queries")
+
+        return ask_all(client, questions, variants, concurrency=concurrency, on_done=on_done)
 
 
 @contextlib.contextmanager
