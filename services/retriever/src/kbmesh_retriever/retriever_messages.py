@@ -17,6 +17,7 @@ from kbmesh_retriever.catalog.port import Document
 from kbmesh_retriever.enum_names import source_type_of
 from kbmesh_retriever.retrieve.answer import Answer, KnowledgeBaseReport, Place, Result, StageTrace
 from kbmesh_retriever.retrieve.fragment import Span
+from kbmesh_retriever.retrieve.fusion import RRF_K, FusionMethod, FusionOptions
 from kbmesh_retriever.retrieve.request import RetrievalRequest, Selector
 from kbmesh_retriever.retrieve.stage import Degradation, RerankMethod, ScoreStage, Strategy
 from kbmesh_retriever.stores.port import Condition, PointFilter
@@ -32,6 +33,11 @@ _SCORE_STAGES: dict[int, ScoreStage] = {
     **{pb.ScoreStage.Value(f"SCORE_STAGE_{one.name}"): one for one in ScoreStage},
 }
 
+_FUSION_METHODS: dict[int, FusionMethod] = {
+    pb.FUSION_METHOD_UNSPECIFIED: FusionMethod.ADAPTIVE,
+    **{pb.FusionMethod.Value(f"FUSION_METHOD_{one.name}"): one for one in FusionMethod},
+}
+
 
 def read_request(message: pb.RetrieveRequest) -> RetrievalRequest:
     """Raises InvalidField for enum values that this server does not know."""
@@ -44,6 +50,7 @@ def read_request(message: pb.RetrieveRequest) -> RetrievalRequest:
         context_budget_tokens=message.context_budget_tokens if message.HasField("context_budget_tokens") else None,
         filter=_filter(message.filter) if message.HasField("filter") else None,
         explain=message.explain,
+        fusion=_fusion(message.fusion),
         thresholds=tuple(
             (_known(f"thresholds[{index}].stage", _SCORE_STAGES, one.stage), one.min_score)
             for index, one in enumerate(message.thresholds)
@@ -69,6 +76,9 @@ def write_answer(answer: Answer, *, request_id: str) -> pb.RetrieveResponse:
         if answer.rerank_method is RerankMethod.NONE
         else pb.RerankMethod.Value(f"RERANK_METHOD_{answer.rerank_method.name}"),
         strategy=pb.RetrievalStrategy.Value(f"RETRIEVAL_STRATEGY_{answer.strategy.name}"),
+        fusion=pb.FUSION_METHOD_UNSPECIFIED
+        if answer.fusion is None
+        else pb.FusionMethod.Value(f"FUSION_METHOD_{answer.fusion.name}"),
         queries=answer.queries,
         explanation=[_trace(trace) for trace in answer.explanation],
         request_id=request_id,
@@ -92,6 +102,15 @@ def _selector(index: int, message: pb.KnowledgeBaseSelector) -> Selector:
         min_score_stage=_known(f"knowledge_bases[{index}].min_score_stage", _SCORE_STAGES, message.min_score_stage),
         weight=message.weight if message.HasField("weight") else None,
         filter=_filter(message.filter) if message.HasField("filter") else None,
+    )
+
+
+def _fusion(message: pb.FusionOptions) -> FusionOptions:
+    return FusionOptions(
+        method=_known("fusion.method", _FUSION_METHODS, message.method),
+        vector_weight=message.vector_weight if message.HasField("vector_weight") else None,
+        keyword_weight=message.keyword_weight if message.HasField("keyword_weight") else None,
+        rrf_k=message.rrf_k if message.HasField("rrf_k") else RRF_K,
     )
 
 
@@ -233,6 +252,7 @@ def _trace(trace: StageTrace) -> pb.StageTrace:
                 rank=one.rank,
                 score=one.score,
                 dropped=one.dropped,
+                external_id=one.external_id,
             )
             for one in trace.candidates
         ],

@@ -11,6 +11,7 @@ from kbmesh_retriever.attribution.display import Display
 from kbmesh_retriever.catalog.port import Document, KnowledgeBase
 from kbmesh_retriever.retrieve.expansion import Expansion
 from kbmesh_retriever.retrieve.fragment import Candidate
+from kbmesh_retriever.retrieve.fusion import FusionMethod
 from kbmesh_retriever.retrieve.stage import Degradation, RerankMethod, Stage, Status, Strategy
 
 
@@ -64,6 +65,8 @@ class CandidateTrace:
     score: float
     dropped: str = ""
     """Why it went no further; empty where it did."""
+    external_id: str = ""
+    """The caller's name for its document."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +96,8 @@ class Answer:
     context: ContextBlock | None
     rerank_method: RerankMethod
     strategy: Strategy
+    fusion: FusionMethod | None
+    """None where there was one channel alone."""
     queries: tuple[str, ...]
     explanation: tuple[StageTrace, ...]
     is_final: bool

@@ -6,9 +6,18 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from kbmesh_retriever.retrieve.fragment import Candidate, Fragment, Ranks, Scores
-from kbmesh_retriever.retrieve.fusion import Entry, merge_by_score, reciprocal_rank_fusion
+from kbmesh_retriever.retrieve.fusion import (
+    Channel,
+    Entry,
+    FusionMethod,
+    FusionOptions,
+    RankedList,
+    fuse_lists,
+    merge_by_score,
+)
 from kbmesh_retriever.retrieve.search import Found, Lists
 from kbmesh_retriever.retrieve.stage import ScoreStage
+from kbmesh_retriever.retrieve.trust import coverage
 
 
 def above(lists: Lists, stage: ScoreStage) -> tuple[Found, ...]:
@@ -19,28 +28,42 @@ def above(lists: Lists, stage: ScoreStage) -> tuple[Found, ...]:
     return found if least is None else tuple(one for one in found if one.score >= least)
 
 
-def fuse(all_lists: Sequence[Lists]) -> list[Candidate]:
-    """Every fragment above its thresholds once, in fused order.
+def fuse(all_lists: Sequence[Lists], queries: Sequence[str], options: FusionOptions) -> tuple[list[Candidate], str]:
+    """Every fragment above its thresholds once, in fused order; and what was decided, for a person.
 
     For each query, vector lists of one model are merged by score before fusion, since cosines by one model compare
     across knowledge bases; keyword lists are merged by score within a collection, whose word statistics they share,
-    and stand beside each other otherwise, so that they compare by rank.
+    and stand beside each other otherwise.
     """
-    queries = sorted({lists.query for lists in all_lists})
-    merged: list[list[Entry]] = []
-    for query in queries:
+    adaptive = options.method is FusionMethod.ADAPTIVE
+    seen = _seen(all_lists)
+    ranked: list[RankedList] = []
+    notes: list[str] = []
+    for query in sorted({lists.query for lists in all_lists}):
         of_query = [lists for lists in all_lists if lists.query == query]
         # Keywords first: they win ties. Vectors of identifiers that differ in one digit are all alike, words are not.
-        merged += _merge(of_query, ScoreStage.KEYWORD, lambda lists: lists.target.knowledge_base.collection)
-        merged += _merge(of_query, ScoreStage.VECTOR, lambda lists: lists.target.knowledge_base.model_fingerprint)
-    seen = _seen(all_lists)
-    return [
+        for entries in _merge(of_query, ScoreStage.KEYWORD, lambda lists: lists.target.knowledge_base.collection):
+            trust = coverage(queries[query], seen[entries[0].key].fragment.passage) if adaptive else 1.0
+            ranked.append(RankedList(query=query, channel=Channel.KEYWORD, entries=entries, trust=trust))
+            if adaptive:
+                notes.append(f"the best keyword hit holds {trust:.2f} of query {query + 1}")
+        ranked += [
+            RankedList(query=query, channel=Channel.VECTOR, entries=entries)
+            for entries in _merge(
+                of_query, ScoreStage.VECTOR, lambda lists: lists.target.knowledge_base.model_fingerprint
+            )
+        ]
+    weights = ", ".join(f"{channel.value} {options.weight_of(channel):g}" for channel in Channel)
+    note = "; ".join([f"{options.method.value}, weights: {weights}", *notes])
+    candidates = [
         seen[fused.key].candidate(fused=fused.score, rank=rank)
-        for rank, fused in enumerate(reciprocal_rank_fusion(merged), start=1)
+        for rank, fused in enumerate(fuse_lists(ranked, options), start=1)
     ]
+    return candidates, note
 
 
 def _merge(all_lists: Iterable[Lists], stage: ScoreStage, group: Callable[[Lists], str]) -> list[list[Entry]]:
+    """Lists that hold anything."""
     by_group: dict[str, list[list[Entry]]] = defaultdict(list)
     for lists in all_lists:
         by_group[group(lists)].append(
@@ -49,7 +72,8 @@ def _merge(all_lists: Iterable[Lists], stage: ScoreStage, group: Callable[[Lists
                 for found in above(lists, stage)
             ]
         )
-    return [merge_by_score(entries) for entries in by_group.values()]
+    merged = [merge_by_score(entries) for entries in by_group.values()]
+    return [entries for entries in merged if entries]
 
 
 @dataclass(slots=True)

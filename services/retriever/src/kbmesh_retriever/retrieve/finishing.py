@@ -56,6 +56,7 @@ class Finisher:
             context=context,
             rerank_method=outcome.method,
             strategy=run.question.strategy,
+            fusion=run.question.fusion.method if run.question.strategy.uses_keywords else None,
             queries=run.queries,
             explanation=run.journal.explanation(),
             is_final=is_final,

@@ -1,16 +1,64 @@
-"""Reciprocal rank fusion (Cormack, Clarke and Büttcher, SIGIR 2009), computed here and not by the store.
+"""Several lists of a question to one order, computed here and not by the store.
 
-score(d) = sum over the lists that hold d of weight / (60 + rank), ranks from 1. Qdrant's own fusion counts ranks from 0
-and lets weights divide the rank, so that a favoured list's best hit can end last.
+- RRF (Cormack, Clarke and Büttcher, SIGIR 2009): score(d) = sum over the lists that hold d of weight / (k + rank), with
+  ranks from 1. Qdrant's own fusion counts ranks from 0 and lets weights divide the rank, so that a favoured list's best
+  hit can end last.
+- The other methods scale each list's scores to 0 to 1 and add them, times the channel's share of all weights. WEIGHTED
+  scales by the range of the list, DISTRIBUTION by its mean and deviation. ADAPTIVE scales vector lists by their range
+  and keyword lists by their best score, and weighs these by how far they can be trusted.
+
+The lists of several phrasings of a question are fused for each phrasing, and those orders by RRF.
 """
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from uuid import UUID
 
+from kbmesh_retriever.retrieve.scaling import by_distribution, by_range, of_best
+
 RRF_K = 60
+
+
+class Channel(StrEnum):
+    """What a list is ordered by."""
+
+    KEYWORD = "keyword"
+    VECTOR = "vector"
+
+
+class FusionMethod(StrEnum):
+    """How lists become one order."""
+
+    ADAPTIVE = "adaptive"
+    RRF = "rrf"
+    WEIGHTED = "weighted"
+    DISTRIBUTION = "distribution"
+
+
+_WEIGHTS: Mapping[FusionMethod, Mapping[Channel, float]] = {
+    FusionMethod.ADAPTIVE: {Channel.VECTOR: 0.4, Channel.KEYWORD: 0.6},
+    FusionMethod.RRF: {Channel.VECTOR: 1.0, Channel.KEYWORD: 1.0},
+    FusionMethod.WEIGHTED: {Channel.VECTOR: 0.7, Channel.KEYWORD: 0.3},
+    FusionMethod.DISTRIBUTION: {Channel.VECTOR: 0.5, Channel.KEYWORD: 0.5},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FusionOptions:
+    """How lists are fused. A weight of None is the method's own."""
+
+    method: FusionMethod = FusionMethod.ADAPTIVE
+    vector_weight: float | None = None
+    keyword_weight: float | None = None
+    rrf_k: int = RRF_K
+
+    def weight_of(self, channel: Channel) -> float:
+        """Of a channel's lists."""
+        own = self.vector_weight if channel is Channel.VECTOR else self.keyword_weight
+        return _WEIGHTS[self.method][channel] if own is None else own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,11 +73,27 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RankedList:
+    """What one channel gave to one phrasing of the question, best first."""
+
+    query: int = 0
+    """Which phrasing, from 0."""
+    channel: Channel
+    entries: Sequence[Entry]
+    trust: float = 1.0
+    """How far ADAPTIVE believes it, 0 to 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Fused:
     """A chunk with its fused score."""
 
     key: UUID
     score: float
+
+
+Shares = list[tuple[UUID, float]]
+"""What a list gives to its chunks."""
 
 
 def merge_by_score(lists: Sequence[Sequence[Entry]]) -> list[Entry]:
@@ -42,22 +106,72 @@ def merge_by_score(lists: Sequence[Sequence[Entry]]) -> list[Entry]:
     return sorted(best.values(), key=lambda entry: -entry.score)
 
 
-def reciprocal_rank_fusion(lists: Sequence[Sequence[Entry]]) -> list[Fused]:
-    """All chunks of the lists, best first. The second place of a chunk in one list counts nothing.
+def fuse_lists(lists: Sequence[RankedList], options: FusionOptions) -> list[Fused]:
+    """All chunks of the lists, each once, best first. The second place of a chunk in one list counts nothing.
 
     Equal scores are ordered by the first list that holds the chunk, then by its rank there: lists stand in order of
     trust.
     """
+    if options.method is FusionMethod.RRF:
+        return _summed([_by_rank(one.entries, options.weight_of(one.channel), options.rrf_k) for one in lists])
+    queries = sorted({one.query for one in lists})
+    orders = [_summed(_scaled([one for one in lists if one.query == query], options)) for query in queries]
+    if len(orders) == 1:
+        return orders[0]
+    return _summed(
+        [(one.key, 1 / (options.rrf_k + rank)) for rank, one in enumerate(order, start=1)] for order in orders
+    )
+
+
+def reciprocal_rank_fusion(lists: Sequence[Sequence[Entry]], *, k: int = RRF_K) -> list[Fused]:
+    """By rank alone, whatever the scores; an entry's weight multiplies what its place gives."""
+    return _summed([_by_rank(entries, 1.0, k) for entries in lists])
+
+
+def _by_rank(entries: Sequence[Entry], weight: float, k: int) -> Shares:
+    return [(entry.key, weight * entry.weight / (k + rank)) for rank, entry in enumerate(_distinct(entries), start=1)]
+
+
+def _scaled(lists: Sequence[RankedList], options: FusionOptions) -> list[Shares]:
+    """What each list of one phrasing gives to its chunks. The shares of the channels that gave anything add up to 1, so
+    that the score of a lone channel is not halved."""
+    lists = [one for one in lists if one.entries]
+    adaptive = options.method is FusionMethod.ADAPTIVE
+    weights = [options.weight_of(one.channel) * (one.trust if adaptive else 1.0) for one in lists]
+    of_channel: dict[Channel, float] = {}
+    for one, weight in zip(lists, weights, strict=True):
+        of_channel[one.channel] = max(weight, of_channel.get(one.channel, 0.0))
+    total = math.fsum(of_channel.values())
+    all_shares: list[Shares] = []
+    for one, weight in zip(lists, weights, strict=True):
+        entries = _distinct(one.entries)
+        scores = [entry.score for entry in entries]
+        if options.method is FusionMethod.DISTRIBUTION:
+            scaled = by_distribution(scores)
+        elif adaptive and one.channel is Channel.KEYWORD:
+            scaled = of_best(scores)
+        else:
+            scaled = by_range(scores)
+        share = weight / total if total > 0 else 0.0
+        all_shares.append(
+            [(entry.key, share * entry.weight * value) for entry, value in zip(entries, scaled, strict=True)]
+        )
+    return all_shares
+
+
+def _distinct(entries: Sequence[Entry]) -> list[Entry]:
+    first: dict[UUID, Entry] = {}
+    for entry in entries:
+        first.setdefault(entry.key, entry)
+    return list(first.values())
+
+
+def _summed(all_shares: Iterable[Shares]) -> list[Fused]:
+    """The chunks by what their lists give them together."""
     parts: dict[UUID, list[float]] = defaultdict(list)
-    for entries in lists:
-        seen: set[UUID] = set()
-        rank = 0
-        for entry in entries:
-            if entry.key in seen:
-                continue
-            rank += 1
-            seen.add(entry.key)
-            parts[entry.key].append(entry.weight / (RRF_K + rank))
+    for shares in all_shares:
+        for key, share in shares:
+            parts[key].append(share)
     # Insertion order is the order of ties, and sorting is stable. fsum makes a score independent of the lists' order.
     fused = [Fused(key=key, score=math.fsum(scores)) for key, scores in parts.items()]
     return sorted(fused, key=lambda one: -one.score)

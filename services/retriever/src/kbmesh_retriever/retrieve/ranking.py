@@ -33,7 +33,8 @@ class Ranker:
         estimates = self._pace.estimates
         started = estimates.clock()
         with run.journal.timing(Stage.FUSE):
-            fused = fuse(run.found.lists)
+            fused, note = fuse(run.found.lists, run.queries, run.question.fusion)
+            run.journal.decide(Stage.FUSE, note)
             for candidate in fused:
                 run.passed.setdefault(candidate.target, set()).add(candidate.chunk_id)
             sifted = _sift(run, fused, ScoreStage.FUSED)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from kbmesh_rpc.errors import EmptyText, FieldViolation, InvalidField, RequestTooLarge
 
+from kbmesh_retriever.retrieve.fusion import FusionOptions
 from kbmesh_retriever.retrieve.stage import ScoreStage, Strategy
 from kbmesh_retriever.stores.conditions import NUMBER_FIELDS, TEXT_FIELDS
 from kbmesh_retriever.stores.port import Condition, PointFilter
@@ -77,6 +78,7 @@ class RetrievalRequest:
     context_budget_tokens: int | None = None
     filter: PointFilter | None = None
     explain: bool = False
+    fusion: FusionOptions = field(default_factory=FusionOptions)
     thresholds: tuple[tuple[ScoreStage, float], ...] = ()
     """For all knowledge bases: the least score at a stage."""
     max_results_per_document: int | None = None
@@ -97,6 +99,7 @@ class Question:
     rerank_top_n: int
     context_budget_tokens: int
     explain: bool
+    fusion: FusionOptions = field(default_factory=FusionOptions)
     thresholds: Mapping[ScoreStage, float] = field(default_factory=dict)
     """For all knowledge bases: the least score at a stage."""
     max_results_per_document: int | None = None
@@ -130,6 +133,7 @@ def check(request: RetrievalRequest, limits: RetrievalLimits) -> Question:
         *_within("rerank_top_n", top_n, 1, limits.max_rerank_top_n),
         *_within("context_budget_tokens", budget, 0, limits.max_context_tokens),
         *_wrong_results(request, limits),
+        *_wrong_fusion(request.fusion),
         *_wrong_thresholds(request.thresholds),
         *_wrong_selectors(request.selectors),
         *_wrong_filter("filter", request.filter),
@@ -152,6 +156,7 @@ def check(request: RetrievalRequest, limits: RetrievalLimits) -> Question:
         rerank_top_n=top_n,
         context_budget_tokens=budget,
         explain=request.explain,
+        fusion=request.fusion,
         thresholds=dict(request.thresholds),
         max_results_per_document=request.max_results_per_document,
         diversity=request.diversity,
@@ -180,6 +185,17 @@ def _wrong_results(request: RetrievalRequest, limits: RetrievalLimits) -> list[F
     if (name := request.context_tokenizer) and name not in limits.context_tokenizers:
         known = ", ".join(sorted(limits.context_tokenizers)) or "none"
         wrong.append(_violation("context_tokenizer", f"{name!r} is not known to this server; known are: {known}"))
+    return wrong
+
+
+def _wrong_fusion(fusion: FusionOptions) -> list[FieldViolation]:
+    wrong = _within("fusion.rrf_k", fusion.rrf_k, 1, 1000)
+    weights = {"vector_weight": fusion.vector_weight, "keyword_weight": fusion.keyword_weight}
+    for name, weight in weights.items():
+        if weight is not None and not 0 <= weight <= 100:
+            wrong.append(_violation(f"fusion.{name}", f"{weight} is not between 0 and 100"))
+    if all(weight == 0 for weight in weights.values()):
+        wrong.append(_violation("fusion.vector_weight", "is 0, and so is keyword_weight: nothing would be ranked"))
     return wrong
 
 

@@ -1,0 +1,37 @@
+"""Scores of one list brought to 0 to 1, so that those of several lists can be added. What is not in a list has 0."""
+
+import math
+from collections.abc import Sequence
+
+_DEVIATIONS = 3.0
+"""On each side of the mean that `by_distribution` spreads over 0 to 1."""
+
+
+def by_range(scores: Sequence[float]) -> list[float]:
+    """The worst of the list is 0 and the best 1; all are 1 where they are equal, since each is the best."""
+    if not scores:
+        return []
+    least, most = min(scores), max(scores)
+    span = most - least
+    if not span > 0 or math.isinf(span):
+        return [1.0 if score == most else 0.0 for score in scores]
+    return [(score - least) / span for score in scores]
+
+
+def by_distribution(scores: Sequence[float]) -> list[float]:
+    """The mean of the list is 0.5, three standard deviations below it 0 and above it 1; all are 0.5 where they are
+    equal."""
+    if not scores:
+        return []
+    mean = math.fsum(scores) / len(scores)
+    deviation = math.sqrt(math.fsum((score - mean) ** 2 for score in scores) / len(scores))
+    if not deviation > 0 or math.isinf(deviation):
+        return [0.5] * len(scores)
+    return [min(1.0, max(0.0, 0.5 + (score - mean) / (2 * _DEVIATIONS * deviation))) for score in scores]
+
+
+def of_best(scores: Sequence[float]) -> list[float]:
+    """Each score as a share of the list's best, which keeps how far ahead the best is. For scores above 0, of which 0
+    means nothing in common, as BM25's. A score that is not above 0 has 0."""
+    best = max(scores, default=0.0)
+    return [score / best if score > 0 and best > 0 else 0.0 for score in scores]
