@@ -25,6 +25,8 @@ _BATCH_TEXTS = 32
 Floats = NDArray[np.float32]
 Ranking = list[int]
 """Places of the passages, best first, LIST_LENGTH at most."""
+Scored = list[tuple[int, float]]
+"""Places of the passages with their scores, best first."""
 
 
 class Encoder:
@@ -94,14 +96,27 @@ def _write_vectors(path: Path, vectors: Mapping[str, Floats]) -> None:
 
 def rank_by_vectors(passages: Floats, queries: Floats) -> list[Ranking]:
     """By cosine. Passages whose vector is zero are not embedded and not found."""
+    return _places(score_by_vectors(passages, queries))
+
+
+def score_by_vectors(passages: Floats, queries: Floats, *, length: int = LIST_LENGTH) -> list[Scored]:
+    """As `rank_by_vectors`, with the cosines."""
     embedded = np.flatnonzero(passages.any(axis=1))
     scores = queries @ passages[embedded].T
-    order = np.argsort(-scores, axis=1, kind="stable")[:, :LIST_LENGTH]
-    return [[int(place) for place in embedded[row]] for row in order]
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :length]
+    return [
+        [(int(embedded[place]), float(of_query[place])) for place in row]
+        for row, of_query in zip(order, scores, strict=True)
+    ]
 
 
 def rank_by_words(passages: Sequence[str], queries: Sequence[str]) -> list[Ranking]:
     """By BM25, with the retriever's analyser and the store's inverse document frequency."""
+    return _places(score_by_words(passages, queries))
+
+
+def score_by_words(passages: Sequence[str], queries: Sequence[str], *, length: int = LIST_LENGTH) -> list[Scored]:
+    """As `rank_by_words`, with the scores."""
     postings: dict[int, list[tuple[int, float]]] = {}
     for place, passage in enumerate(passages):
         vector = encode_document(passage)
@@ -116,8 +131,13 @@ def rank_by_words(passages: Sequence[str], queries: Sequence[str]) -> list[Ranki
             rarity = log(1 + (len(passages) - len(holding) + 0.5) / (len(holding) + 0.5))
             for place, value in holding:
                 scores[place] += weight * value * rarity
-        rankings.append(sorted(scores, key=lambda place: (-scores[place], place))[:LIST_LENGTH])
+        best = sorted(scores, key=lambda place: (-scores[place], place))[:length]
+        rankings.append([(place, scores[place]) for place in best])
     return rankings
+
+
+def _places(rankings: Sequence[Scored]) -> list[Ranking]:
+    return [[place for place, _ in ranking] for ranking in rankings]
 
 
 def fuse(by_words: Sequence[Ranking], by_vectors: Sequence[Ranking]) -> list[Ranking]:

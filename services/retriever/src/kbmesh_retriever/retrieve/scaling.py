@@ -24,10 +24,11 @@ def by_distribution(scores: Sequence[float]) -> list[float]:
     if not scores:
         return []
     mean = math.fsum(scores) / len(scores)
-    deviation = math.sqrt(math.fsum((score - mean) ** 2 for score in scores) / len(scores))
+    distances = [score - mean for score in scores]
+    deviation = math.sqrt(math.fsum(distance * distance for distance in distances) / len(scores))
     if not deviation > 0 or math.isinf(deviation):
         return [0.5] * len(scores)
-    return [min(1.0, max(0.0, 0.5 + (score - mean) / (2 * _DEVIATIONS * deviation))) for score in scores]
+    return [min(1.0, max(0.0, 0.5 + distance / (2 * _DEVIATIONS * deviation))) for distance in distances]
 
 
 def of_best(scores: Sequence[float]) -> list[float]:
