@@ -67,7 +67,7 @@ class Watched(Faulty):
         {
             *("prepare_knowledge_base", "create_knowledge_base", "abandon_knowledge_base", "delete_knowledge_base"),
             *("forget_knowledge_base", "create_rebuild", "finish_rebuild", "cancel_rebuild", "reserve_generation"),
-            *("publish", "redescribe", "abandon", "delete_document", "forget"),
+            *("publish", "redescribe", "narrow", "abandon", "delete_document", "forget"),
             *("ensure_collection", "upsert", "delete_generations"),
         }
     )
@@ -117,6 +117,12 @@ async def describe(workshop: Workshop, name: str) -> None:
     """A document's metadata changes, and nothing else of it."""
     kb = await workshop.catalog.get_knowledge_base("default", name)
     await workshop.ingest(kb, "b", "\n\n".join(START["b"]), metadata={"team": "search"})
+
+
+async def take_away(workshop: Workshop, name: str) -> None:
+    """A document is for somebody else than the reader from now on."""
+    kb = await workshop.catalog.get_knowledge_base("default", name)
+    await workshop.ingest(kb, "b", "\n\n".join(START["b"]), principals=("ann",))
 
 
 async def delete(workshop: Workshop, name: str) -> None:
@@ -178,6 +184,7 @@ class Scene:
 SCENES = {
     "ingest": Scene(act=ingest, end=START | {"a": ["everlasting a1", "everlasting a2"]}),
     "describe": Scene(act=describe, end=START),
+    "take away": Scene(act=take_away, end={"a": START["a"]}),
     "delete": Scene(act=delete, end={"a": START["a"]}),
     "come and go": Scene(act=come_and_go, end=START),
     "rebuild": Scene(act=rebuild, end=START),

@@ -21,6 +21,8 @@ from retriever.workshop import START as EPOCH
 from retriever.workshop import Workshop
 from sqlalchemy import select
 
+READER = ("bob",)
+
 
 @pytest.fixture(scope="module")
 def on_stage() -> Iterator[Stage]:
@@ -38,19 +40,20 @@ async def view(workshop: Workshop, name: str) -> View:
             dense=None,
             sparse=encode_query("everlasting"),
             limit=1000,
+            principals=READER,
         )
     )
     hits = [(UUID(hit.payload["document_id"]), hit.payload["generation"], hit.payload) for hit in found.keyword]
     valid = await workshop.catalog.valid_documents({kb.id: kb.generation}, [hit[:2] for hit in hits])
     seen: View = {}
     for document_id, generation, payload in sorted(hits, key=lambda hit: hit[2]["index"]):
-        if (document_id, generation) in valid:
+        if (document_id, generation) in valid and valid[document_id, generation].is_for(READER):
             seen.setdefault(payload["external_id"], []).append(payload["text"])
     listed = await workshop.catalog.list_documents(kb.id, limit=100, after="")
-    assert {document.external_id: document.chunk_count for document in listed} == {
+    assert {document.external_id: document.chunk_count for document in listed if document.is_for(READER)} == {
         external_id: len(texts) for external_id, texts in seen.items()
     }
-    assert (kb.document_count, kb.chunk_count) == (len(seen), sum(map(len, seen.values())))
+    assert (kb.document_count, kb.chunk_count) == (len(listed), sum(document.chunk_count for document in listed))
     return seen
 
 

@@ -125,7 +125,7 @@ async def test_other_settings_take_a_document_in_again_once(workshop: Workshop) 
 async def test_a_new_title_or_link_keeps_the_chunks(workshop: Workshop) -> None:
     kb = await workshop.make()
     written = datetime(2025, 5, 5, tzinfo=UTC)
-    await workshop.ingest(kb, "a.md", THREE)
+    await workshop.ingest(kb, "a.md", THREE, author="Ada", created_at=written)
     embedded = len(workshop.words.texts)
     moved = await workshop.ingest(kb, "a.md", THREE, uri="https://example.org/a", author="Ada", created_at=written)
     assert (moved.outcome, moved.embedded, moved.chunks) == ("changed", 0, 3)
