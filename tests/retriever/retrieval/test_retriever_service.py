@@ -129,6 +129,7 @@ async def test_explain_and_no_context(stub: "RetrieverServiceStub") -> None:
     stages = [trace.stage for trace in response.explanation]
     assert stages == sorted(stages)
     assert {pb.STAGE_SEARCH, pb.STAGE_FUSE, pb.STAGE_DEDUPLICATE, pb.STAGE_RERANK} <= set(stages)
+    assert all(one.external_id for trace in response.explanation for one in trace.candidates)
 
 
 WRONG_QUESTIONS = (

@@ -77,7 +77,7 @@ class Finder:
             )
         failures |= found.failures
         _note_search(found, journal)
-        journal.note_lists(found.lists)
+        journal.note_lists(found.lists, found.documents)
         return Run(
             question=question,
             journal=journal,

@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from uuid import UUID
 
+from kbmesh_retriever.catalog.port import Document
 from kbmesh_retriever.retrieve.answer import CandidateTrace, StageTrace
 from kbmesh_retriever.retrieve.candidates import above
 from kbmesh_retriever.retrieve.fragment import Candidate
 from kbmesh_retriever.retrieve.plan import Target
-from kbmesh_retriever.retrieve.search import Found, Lists
+from kbmesh_retriever.retrieve.search import Found, Lists, Version
 from kbmesh_retriever.retrieve.stage import Degradation, ScoreStage, Stage
 
 
@@ -25,6 +26,7 @@ class Journal:
         self._decisions: dict[Stage, list[str]] = {}
         self._traces: list[tuple[Stage, str, tuple[CandidateTrace, ...]]] = []
         self._names: dict[int, str] = {}
+        self._documents: Mapping[Version, Document] = {}
         self.degradations: list[Degradation] = []
 
     def name_targets(self, targets: Sequence[Target]) -> None:
@@ -70,10 +72,12 @@ class Journal:
             for stage, label, candidates in sorted([*plain, *self._traces], key=lambda trace: _ORDER[trace[0]])
         )
 
-    def note_lists(self, all_lists: Sequence[Lists]) -> None:
-        """Each list of each knowledge base, with what its threshold dropped."""
+    def note_lists(self, all_lists: Sequence[Lists], documents: Mapping[Version, Document]) -> None:
+        """Each list of each knowledge base, with what its threshold dropped. `documents` are those of all fragments,
+        by which traces call them from then on."""
         if not self._explain:
             return
+        self._documents = documents
         for lists in all_lists:
             for stage, found in ((ScoreStage.VECTOR, lists.dense), (ScoreStage.KEYWORD, lists.keyword)):
                 label = f"{stage.value} {lists.target.knowledge_base.name}"
@@ -96,6 +100,7 @@ class Journal:
                         rank=rank,
                         score=one.score,
                         dropped="" if one.fragment.chunk_id in passed else f"below the {stage.value} threshold {least}",
+                        external_id=self._external_id(one.fragment.version),
                     )
                     for rank, one in enumerate(found, start=1)
                 ),
@@ -126,11 +131,16 @@ class Journal:
                         rank=rank,
                         score=one.fused if one.scores.final is None else one.final,
                         dropped=reasons.get(one.chunk_id, ""),
+                        external_id=self._external_id(one.fragment.version),
                     )
                     for rank, one in enumerate(candidates, start=1)
                 ),
             )
         )
+
+    def _external_id(self, version: Version) -> str:
+        document = self._documents.get(version)
+        return document.external_id if document else ""
 
 
 _ORDER = {stage: place for place, stage in enumerate(Stage)}
