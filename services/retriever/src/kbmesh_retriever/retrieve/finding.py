@@ -72,9 +72,9 @@ class Finder:
         probes += _hypothetical_probes(plan, guessed, failures, query=len(queries))
         with journal.timing(Stage.SEARCH):
             budget.check(Stage.SEARCH)
-            found = await self._searcher.search(
-                probes, seconds=self._pace.search_seconds(question, budget), budget=budget
-            )
+            seconds = self._pace.search_seconds(question, budget)
+            journal.decide(Stage.SEARCH, f"up to {seconds * 1000:.0f} ms")
+            found = await self._searcher.search(probes, seconds=seconds, budget=budget)
         failures |= found.failures
         _note_search(found, journal)
         journal.note_lists(found.lists, found.documents)
