@@ -80,6 +80,7 @@ class Ranker:
         if wanted and not count:
             message = f"there was no time to rerank {wanted} fragments: the fused order is returned"
             return in_fused_order(survivors, _for_want_of_time(message))
+        run.journal.decide(Stage.RERANK, f"{count} of {wanted} fragments in up to {seconds * 1000:.0f} ms")
         estimates = self._pace.estimates
         started = estimates.clock()
         outcome = await rerank(self._reranker, run.question.query, survivors, top_n=count, seconds=seconds)
