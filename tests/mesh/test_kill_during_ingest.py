@@ -2,13 +2,16 @@
 there once, current and searchable, and nothing else in the vector store."""
 
 import asyncio
+import json
 import logging
 import os
 import random
-import signal
+import subprocess
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,8 @@ from kbmesh_retriever.catalog.tables import CURRENT, LIVE, generations, knowledg
 from mesh_process import Mesh
 from runbooks import SEED, check_every_runbook_is_there_once, write_runbooks
 from sqlalchemy import select
+
+logger = logging.getLogger(__name__)
 
 DOCUMENTS = 48
 CONCURRENCY = 2
@@ -76,12 +81,52 @@ def test_kill_the_whole_mesh_and_ingest_again(make_mesh: Callable[[], Mesh], tmp
     check_every_runbook_is_there_once(mesh, folder, count=DOCUMENTS)
 
 
+class Reading:
+    """An ingestion whose results are read as they come: who does not read holds it up."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+        self.went_in = 0
+        """Documents that were new or changed."""
+        self.reasons: Counter[str] = Counter()
+        """Why documents, or all that were left of them, did not go in."""
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    @property
+    def runs(self) -> bool:
+        return self._thread.is_alive()
+
+    def takes_in(self, more: int) -> bool:
+        """Waits until so many more are in. False where it ends before."""
+        wanted = self.went_in + more
+        while self.runs and self.went_in < wanted:
+            time.sleep(0.02)
+        return self.runs
+
+    def end(self) -> None:
+        self._thread.join(timeout=1800)
+        assert not self.runs
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._process.wait()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            told = json.loads(line)
+            self.went_in += told.get("outcome") in ("NEW", "CHANGED")
+            if error := told.get("error"):
+                self.reasons[error["reason"]] += 1
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
 def test_many_kills_during_one_long_ingestion(
     database: str, make_mesh: Callable[[], Mesh], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """Services are killed at random while the same folder is ingested again and again, in two versions."""
+    """Again and again one to three services are killed while documents go in, and the command is called again; once
+    all are in, another version of them goes in. Kills are spread evenly over the documents."""
     monkey = random.Random(f"{SEED} {database}")
     documents, kills = (
         int(os.environ.get(f"KBMESH_SOAK_{name}", n)) for name, n in (("DOCUMENTS", 2000), ("KILLS", 100))
@@ -96,26 +141,46 @@ def test_many_kills_during_one_long_ingestion(
     mesh.up()
     mesh.json("kb", "create", "runbooks")
     killed: Counter[str] = Counter()
-    rounds = 0
+    reasons: Counter[str] = Counter()
+    calls = went_in = version = 0
+    write_runbooks(folder, count=documents, version=version)
     while killed.total() < kills:
-        write_runbooks(folder, count=documents, version=rounds % 2)
-        ingestion = mesh.start_ingest("runbooks", folder)
-        while ingestion.poll() is None and killed.total() < kills:
-            time.sleep(monkey.uniform(0.5, 5))
-            victim = monkey.choice(SERVICES)
-            pid = mesh.pids[victim]
-            if Path(f"/proc/{pid}").exists():
-                os.kill(pid, signal.SIGKILL)
-                killed[victim] += 1
-        ingestion.communicate(timeout=1800)
+        ingestion = Reading(
+            mesh.start_ingest("runbooks", folder, concurrency=max(CONCURRENCY, min(64, documents // 30)))
+        )
+        while killed.total() < kills and ingestion.takes_in(monkey.randint(1, max(1, 3 * documents // kills))):
+            for _ in range(min(monkey.choice([1, 1, 1, 2, 2, 3]), kills - killed.total())):
+                kill_one(mesh, monkey, killed)
+                time.sleep(monkey.uniform(0, 3))
+        ingestion.end()
         mesh.wait_until_serving()
-        rounds += 1
-    write_runbooks(folder, count=documents, version=2)
+        calls += 1
+        went_in += ingestion.went_in
+        reasons += ingestion.reasons
+        if not ingestion.reasons:
+            version += 1
+            write_runbooks(folder, count=documents, version=version)
+    logger.info("killed %s in %d calls; %d went in; %s", dict(killed), calls, went_in, dict(reasons))
+    assert set(reasons) <= {"DEPENDENCY_UNAVAILABLE", "MODEL_NOT_READY", "SHUTTING_DOWN", "DEADLINE_EXCEEDED"}
+    assert went_in > documents / 4, "the kills were in the middle of work"
+
+    write_runbooks(folder, count=documents, version=version + 1)
     last = mesh.json("ingest", "runbooks", folder)
     assert last["failed"] == 0
     check_every_runbook_is_there_once(mesh, folder, count=documents)
     mesh.wait_for(lambda: asyncio.run(left_over(catalog_url)) == [], "a catalog that holds what is current alone")
-    logging.getLogger(__name__).info("killed %s in %d rounds", dict(killed), rounds)
+
+
+def kill_one(mesh: Mesh, monkey: random.Random, killed: Counter[str]) -> None:
+    """One that lives and has not been killed much more often than others; which one is for chance to say."""
+    living = [service for service, pid in sorted(mesh.pids.items()) if Path(f"/proc/{pid}").exists()]
+    if not living:
+        return
+    least = min(killed[service] for service in living)
+    victim = monkey.choice([service for service in living if killed[service] <= least + 2])
+    with suppress(ProcessLookupError):
+        mesh.kill(victim)
+        killed[victim] += 1
 
 
 async def left_over(catalog_url: str) -> list[str]:
