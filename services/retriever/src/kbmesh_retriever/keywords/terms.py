@@ -62,7 +62,7 @@ _STOP_WORDS = """
     of on or our should so than that the their them then there these they this those to us was we were what when
     where which who whom whose why will with would you your
 """
-REMEMBERED_WORDS = 16_384
+REMEMBERED_WORDS = 8_192
 """Words whose analysis is kept: nearly all of a text are among the most frequent. Texts that bring ever new ones, such
 as numbers and keys, must not fill the memory."""
 REMEMBERED_CHARACTERS = 64
