@@ -13,6 +13,7 @@ from kbmesh_rpc.channel import open_channel
 from kbmesh_rpc.errors import KbmeshError, ProfileAlreadyExists, ProfileNotFound, Reason
 from kbmesh_rpc.status import from_rpc_error
 from retriever.catalog_values import BOTH_DATABASES
+from retriever.workshop import Clock
 
 DEFAULTS = RetrieveRequest(
     knowledge_bases=[
@@ -31,7 +32,7 @@ CALLER = (("kbmesh-tenant", "acme"),)
 
 
 @BOTH_DATABASES
-async def test_a_profile_is_kept_changed_and_removed(catalog: SqlCatalog) -> None:
+async def test_a_profile_is_kept_changed_and_removed(catalog: SqlCatalog, clock: Clock) -> None:
     profiles = catalog.profiles
     made = await profiles.create("acme", "on-call", description="At night.", defaults=defaults_to_json(DEFAULTS))
     assert await profiles.get("acme", "on-call") == made
@@ -43,6 +44,7 @@ async def test_a_profile_is_kept_changed_and_removed(catalog: SqlCatalog) -> Non
         await profiles.get("globex", "on-call")
     await profiles.create("globex", "on-call", description="", defaults={})
 
+    clock.advance(60)
     changed = await profiles.update("acme", "on-call", description="By day.")
     assert (changed.description, changed.defaults) == ("By day.", made.defaults)
     assert changed.updated_at > made.updated_at
