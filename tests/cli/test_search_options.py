@@ -53,7 +53,10 @@ def answer_of(*names: str, milliseconds: float) -> retriever_pb2.RetrieveRespons
     return retriever_pb2.RetrieveResponse(
         results=[
             retriever_pb2.RetrieveResult(
-                rank=rank, chunk_id=name, document=retriever_pb2.DocumentSource(title=name, external_id=name)
+                rank=rank,
+                chunk_id=name,
+                heading_path=[name, "Restore"] if name == "five" else [],
+                document=retriever_pb2.DocumentSource(title=name, external_id=name),
             )
             for rank, name in enumerate(names, 1)
         ],
@@ -71,7 +74,7 @@ async def test_a_stream_shows_the_fused_order_and_then_what_reranking_changed(
     order, _, rest = printed.partition("reranked after 80 ms")
     assert "fused order after 12 ms" in order
     assert [line.strip().split()[1] for line in order.splitlines()[1:5]] == ["one", "two", "three", "four"]
-    for move in ("two: 2 → 1", "one: 1 → 2", "five: new at 4", "four: 4, now left out"):
+    for move in ("two: 2 → 1", "one: 1 → 2", "five › Restore: new at 4", "four: 4, now left out"):
         assert move in rest
     assert "three: " not in rest
     first, last = (await kbmesh(*arguments, "--json")).lines()

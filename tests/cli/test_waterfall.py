@@ -160,6 +160,13 @@ def test_what_one_list_dropped_goes_on_by_another() -> None:
     assert ways["c.md"].dropped == "not among the 1 result"
 
 
+def test_where_reranking_fell_back_nobody_has_a_place_by_it() -> None:
+    fallen_back = retriever_pb2.RetrieveResponse()
+    fallen_back.CopyFrom(ANSWER)
+    fallen_back.rerank_method = retriever_pb2.RERANK_METHOD_UNSPECIFIED
+    assert {journey.reranked for journey in journeys_of(retrieval_from_wire(fallen_back))} == {None}
+
+
 def test_an_answer_without_an_explanation_still_has_its_results() -> None:
     (way,) = journeys_of(retrieval_from_wire(retriever_pb2.RetrieveResponse(results=ANSWER.results)))
     assert (way.name, way.final, way.fused) == ("Title [b]", 1, None)

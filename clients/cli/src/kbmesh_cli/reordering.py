@@ -31,11 +31,18 @@ def moves_between(fused: Sequence[RetrieveResult], final: Sequence[RetrieveResul
     before = {result.chunk_id: result.rank for result in fused}
     after = {result.chunk_id: result.rank for result in final}
     moved = [
-        Move(title=title_of(result), before=before.get(result.chunk_id), after=result.rank)
+        Move(title=_name(result), before=before.get(result.chunk_id), after=result.rank)
         for result in final
         if before.get(result.chunk_id) != result.rank
     ]
     left = [
-        Move(title=title_of(result), before=result.rank, after=None) for result in fused if result.chunk_id not in after
+        Move(title=_name(result), before=result.rank, after=None) for result in fused if result.chunk_id not in after
     ]
     return moved + left
+
+
+def _name(result: RetrieveResult) -> str:
+    """With the heading it stands under: an answer may have several fragments of one document."""
+    title = title_of(result)
+    headings = [heading for heading in result.heading_path if heading and heading != title]
+    return f"{title} › {headings[-1]}" if headings else title

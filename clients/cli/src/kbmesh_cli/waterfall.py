@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kbmesh_client import CacheState, CandidateTrace, KnowledgeBaseStatus, Retrieval, Stage, StageTrace
+from kbmesh_client import CacheState, CandidateTrace, KnowledgeBaseStatus, RerankMethod, Retrieval, Stage, StageTrace
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -78,7 +78,11 @@ def journeys_of(answer: Retrieval) -> list[Journey]:
                 candidate.chunk_id, Journey(chunk_id=candidate.chunk_id, knowledge_base=candidate.knowledge_base)
             )
             journey.name = journey.name or candidate.external_id
-            _pass(journey, trace, candidate)
+            # Where reranking fell back, its list is the fused one again.
+            if trace.stage is not Stage.RERANK or answer.rerank_method is not RerankMethod.NONE:
+                _stand(journey, trace, candidate)
+            # What one list dropped and a later one has goes on by that one.
+            journey.dropped = f"{trace.stage.value.lower()}: {candidate.dropped}" if candidate.dropped else ""
     for result in answer.results:
         journey = journeys.setdefault(
             result.chunk_id, Journey(chunk_id=result.chunk_id, knowledge_base=result.knowledge_base)
@@ -90,7 +94,7 @@ def journeys_of(answer: Retrieval) -> list[Journey]:
     return sorted(journeys.values(), key=_place)
 
 
-def _pass(journey: Journey, trace: StageTrace, candidate: CandidateTrace) -> None:
+def _stand(journey: Journey, trace: StageTrace, candidate: CandidateTrace) -> None:
     standing = (candidate.rank, candidate.score)
     kind = trace.label.partition(" ")[0]
     if trace.stage is Stage.SEARCH and kind == "vector":
@@ -101,8 +105,6 @@ def _pass(journey: Journey, trace: StageTrace, candidate: CandidateTrace) -> Non
         journey.fused = standing
     elif trace.stage is Stage.RERANK:
         journey.reranked = standing
-    # What one list dropped and a later one has goes on by that one.
-    journey.dropped = f"{trace.stage.value.lower()}: {candidate.dropped}" if candidate.dropped else ""
 
 
 def _place(journey: Journey) -> tuple[float, float, float, float, float, str]:
