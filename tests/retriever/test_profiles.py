@@ -1,5 +1,7 @@
 """An agent's way of asking, kept under one name: made, changed, and put under the requests that name it."""
 
+from collections.abc import Awaitable
+
 import grpc
 import pytest
 from kbmesh.retriever.v1 import profile_pb2 as pb
@@ -122,7 +124,7 @@ def test_what_is_of_another_strategy_falls_away() -> None:
     assert not with_defaults(said, defaults).hypothetical_answer
 
 
-async def refused(call: grpc.aio.UnaryUnaryCall[object, object]) -> KbmeshError:
+async def refused(call: Awaitable[object]) -> KbmeshError:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
     return from_rpc_error(caught.value, dependency="retriever")
