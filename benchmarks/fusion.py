@@ -21,7 +21,7 @@ from uuid import UUID
 
 import numpy as np
 from kbmesh_retriever.retrieve.fusion import Channel, Entry, FusionMethod, FusionOptions, RankedList, fuse_lists
-from kbmesh_retriever.retrieve.trust import coverage
+from kbmesh_retriever.retrieve.trust import Trust, trust_by
 from numpy.typing import NDArray
 
 from benchmarks.ranking import Encoder, Ranking, Scored, score_by_vectors, score_by_words
@@ -82,7 +82,10 @@ def compare(folder: Path, encoder: Encoder, *, split: str, most_queries: int | N
         "bm25": [[place for place, _ in one] for one in by_words],
         "vectors": [[place for place, _ in one] for one in by_vectors],
     }
-    trusts = [coverage(query, texts[one[0][0]]) if one else 0.0 for query, one in zip(queries, by_words, strict=True)]
+    trusts = [
+        trust_by(query, texts[one[0][0]]) if one else Trust(keyword=0.0, vector=1.0)
+        for query, one in zip(queries, by_words, strict=True)
+    ]
     for method in FusionMethod:
         options = FusionOptions(method=method)
         ways[method.value] = [
@@ -123,10 +126,10 @@ def _lines(path: Path) -> list[dict[str, str]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
-def _fused(words: Scored, vectors: Scored, trust: float, options: FusionOptions) -> Ranking:
+def _fused(words: Scored, vectors: Scored, trust: Trust, options: FusionOptions) -> Ranking:
     lists = [
-        RankedList(channel=Channel.KEYWORD, entries=_entries(words), trust=trust),
-        RankedList(channel=Channel.VECTOR, entries=_entries(vectors)),
+        RankedList(channel=Channel.KEYWORD, entries=_entries(words), trust=trust.keyword),
+        RankedList(channel=Channel.VECTOR, entries=_entries(vectors), trust=trust.vector),
     ]
     return [fused.key.int for fused in fuse_lists(lists, options)]
 

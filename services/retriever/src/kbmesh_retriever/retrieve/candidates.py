@@ -17,7 +17,9 @@ from kbmesh_retriever.retrieve.fusion import (
 )
 from kbmesh_retriever.retrieve.search import Found, Lists
 from kbmesh_retriever.retrieve.stage import ScoreStage
-from kbmesh_retriever.retrieve.trust import coverage
+from kbmesh_retriever.retrieve.trust import Trust, trust_by
+
+_FULL = Trust(keyword=1.0, vector=1.0)
 
 
 def above(lists: Lists, stage: ScoreStage) -> tuple[Found, ...]:
@@ -41,18 +43,24 @@ def fuse(all_lists: Sequence[Lists], queries: Sequence[str], options: FusionOpti
     notes: list[str] = []
     for query in sorted({lists.query for lists in all_lists}):
         of_query = [lists for lists in all_lists if lists.query == query]
-        # Keywords first: they win ties. Vectors of identifiers that differ in one digit are all alike, words are not.
-        for entries in _merge(of_query, ScoreStage.KEYWORD, lambda lists: lists.target.knowledge_base.collection):
-            trust = coverage(queries[query], seen[entries[0].key].fragment.passage) if adaptive else 1.0
-            ranked.append(RankedList(query=query, channel=Channel.KEYWORD, entries=entries, trust=trust))
-            if adaptive:
-                notes.append(f"the best keyword hit holds {trust:.2f} of query {query + 1}")
-        ranked += [
-            RankedList(query=query, channel=Channel.VECTOR, entries=entries)
-            for entries in _merge(
-                of_query, ScoreStage.VECTOR, lambda lists: lists.target.knowledge_base.model_fingerprint
-            )
+        by_words = _merge(of_query, ScoreStage.KEYWORD, lambda lists: lists.target.knowledge_base.collection)
+        by_vectors = _merge(of_query, ScoreStage.VECTOR, lambda lists: lists.target.knowledge_base.model_fingerprint)
+        trusts = [
+            trust_by(queries[query], seen[entries[0].key].fragment.passage) if adaptive else _FULL
+            for entries in by_words
         ]
+        in_vectors = min((trust.vector for trust in trusts), default=1.0)
+        # Keywords first: they win ties.
+        ranked += [
+            RankedList(query=query, channel=Channel.KEYWORD, entries=entries, trust=trust.keyword)
+            for entries, trust in zip(by_words, trusts, strict=True)
+        ]
+        ranked += [
+            RankedList(query=query, channel=Channel.VECTOR, entries=entries, trust=in_vectors) for entries in by_vectors
+        ]
+        if adaptive:
+            in_words = ", ".join(f"{trust.keyword:.2f}" for trust in trusts) or "none"
+            notes.append(f"query {query + 1}: trust in keywords {in_words}, in vectors {in_vectors:.2f}")
     weights = ", ".join(f"{channel.value} {options.weight_of(channel):g}" for channel in Channel)
     note = "; ".join([f"{options.method.value}, weights: {weights}", *notes])
     candidates = [

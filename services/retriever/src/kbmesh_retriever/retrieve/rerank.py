@@ -1,5 +1,6 @@
 """The best candidates read against the query, and the reranker's opinion blended with the fused order."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,9 @@ PROBABILITY_WEIGHT = 0.7
 LATE_INTERACTION_WEIGHT = 0.5
 """Of the rank by late interaction; the rest is the fused rank's. MaxSim compares only within one query, so that ranks
 alone are blended. docs/decisions/0008-blend-late-interaction-by-rank.md has what was measured."""
+DECISIVE_FALL = 0.4
+"""Of a fused score to the one before it, which late interaction does not mend. docs/decisions/0015-adaptive-fusion.md
+has how often such a first hit was right."""
 
 _METHODS = {
     "cross_encoder": RerankMethod.CROSS_ENCODER,
@@ -104,7 +108,26 @@ def blend(
             candidate = candidate.with_scores(max_sim=relevance.max_sim).with_ranks(rerank=ranks[index])
             opinion = _closeness(ranks[index])
         blended.append(candidate.with_scores(final=weight * opinion + (1 - weight) * fused))
-    return tuple(sorted(blended, key=lambda one: -one.final))  # stable: ties stay in fused order
+    if cross_encoder:
+        return tuple(sorted(blended, key=lambda one: -one.final))  # stable: ties stay in fused order
+    return _within_falls(blended)
+
+
+def _within_falls(blended: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """By final score, but nobody passes a fall of the fused scores: whoever is that far ahead, as the one passage with
+    an exact identifier is, stays so. A score that stands behind a lower one is lowered to it."""
+    falls = 0
+    numbered: list[tuple[int, Candidate]] = []
+    for place, candidate in enumerate(blended):
+        falls += place > 0 and candidate.fused < DECISIVE_FALL * blended[place - 1].fused
+        numbered.append((falls, candidate))
+    numbered.sort(key=lambda one: (one[0], -one[1].final))
+    least = math.inf
+    ordered: list[Candidate] = []
+    for _, candidate in numbered:
+        least = min(least, candidate.final)
+        ordered.append(candidate if candidate.final == least else candidate.with_scores(final=least))
+    return tuple(ordered)
 
 
 def _closeness(rank: int) -> float:
