@@ -20,6 +20,7 @@ from kbmesh_onnx.batcher import (
     QueueLimits,
 )
 from kbmesh_onnx.errors import DeviceLost
+from kbmesh_onnx.lane_queue import Entry, LaneQueue
 
 
 class Gate:
@@ -390,6 +391,26 @@ async def test_a_tenant_who_fills_the_queue_leaves_room_for_the_others() -> None
     await batcher.close()
 
 
+async def test_what_a_flood_was_estimated_too_low_is_not_at_the_cost_of_others() -> None:
+    gate = Gate()
+    batcher = Batcher(gate, limits=QueueLimits(queue_tokens=100))
+    running = await let_in(batcher, items("running"))
+    await gate.wait_until_entered()
+    with batcher.reserve(70, tenant="flood") as reservation:
+        # Signs and digits, say: three times the tokens that the estimate had.
+        flood = asyncio.create_task(batcher.submit(items("flood", tokens=210), reservation=reservation))
+        await asyncio.sleep(0)
+        assert batcher.queued_tokens == 210
+        with pytest.raises(QueueFullError) as refusal, batcher.reserve(1, tenant="flood"):
+            pytest.fail("he has more than his part")
+        assert refusal.value.queued_tokens == 210
+        with batcher.reserve(20, tenant="other"), pytest.raises(QueueFullError), batcher.reserve(10, tenant="third"):
+            pytest.fail("what is kept for the others is full")
+        gate.open()
+        await asyncio.gather(running, flood)
+    await batcher.close()
+
+
 async def test_a_device_that_is_gone_ends_what_waits_and_what_comes() -> None:
     gate = Gate()
     gate.open()
@@ -432,6 +453,37 @@ async def test_expired_work_makes_room_for_the_living() -> None:
     gate.open()
     assert (await fresh).outcomes == ("FRESH",)
     await first
+    await batcher.close()
+
+
+async def test_a_full_queue_is_not_looked_through_for_everybody_who_comes() -> None:
+    gate = Gate()
+    now = 0.0
+    looks = 0
+
+    def clock() -> float:
+        return now
+
+    class SlowQueue(LaneQueue[str, str]):
+        def take_expired(self, at: float) -> list[Entry[str, str]]:
+            nonlocal looks, now
+            looks, now = looks + 1, now + 0.5
+            return super().take_expired(at)
+
+    batcher = Batcher(gate, clock=clock, limits=QueueLimits(queue_tokens=100, tenant_reserve=0))
+    slow: dict[Lane, LaneQueue[str, str]] = {lane: SlowQueue() for lane in Lane}
+    batcher._lanes = slow
+    first = await let_in(batcher, items("first"))
+    await gate.wait_until_entered()
+    full = await let_in(batcher, items("full", tokens=90), deadline=1000.0)
+    for _ in range(100):
+        with pytest.raises(QueueFullError):
+            await batcher.submit(items("more", tokens=90))
+        now += 0.1
+    # A look at both lanes takes a second: of these eleven seconds it has about a tenth, not all.
+    assert looks <= 4
+    gate.open()
+    await asyncio.gather(first, full)
     await batcher.close()
 
 

@@ -35,6 +35,20 @@ def test_each_token_says_where_it_stands_in_bytes(text: str) -> None:
         place = token.end
 
 
+@pytest.mark.parametrize("look", ["places", "tokens"])
+async def test_a_long_text_does_not_hold_the_process_while_it_is_read(look: str) -> None:
+    tokenizer = ModelTokenizer(tiny_models.tiny_tokenizer())
+    text = "x" * 600_000  # one token, so that all the time goes into reading it
+    work = (lambda: tokenizer.offsets(text)) if look == "places" else (lambda: TokenReader(tokenizer)._read(text, True))
+    reading = asyncio.get_running_loop().run_in_executor(None, work)
+    turns = 0
+    while not reading.done():
+        await asyncio.sleep(0.001)
+        turns += 1
+    await reading
+    assert turns > 10
+
+
 async def test_a_token_that_does_not_exist_is_named() -> None:
     tokens = reader()
     size = len(tiny_models.tiny_vocabulary())

@@ -80,12 +80,21 @@ def check_size(
     limit = limits.admission(lane)
     own = waiting.claims.get(tenant, 0)
     tenants = len(waiting.claims) + (tenant not in waiting.claims)
-    if own + tokens > limit // max(2, tenants):
-        limit = int(limit * (1 - limits.tenant_reserve))
+    share = limit // max(2, tenants)
+    open_to_all = int(limit * (1 - limits.tenant_reserve))
+    if own + tokens > share:
+        limit = open_to_all
+    else:
+        # What was let in by an estimate may turn out to be three times as much. That is at nobody else's cost: those
+        # over their share count for no more than the room that they were let into.
+        over = sum(claim for claim in waiting.claims.values() if claim > share)
+        queued -= max(0, over - open_to_all)
     if queued > 0 and queued + tokens > limit:
         too_many = min(queued, queued + tokens - limit)
         raise QueueFullError(
-            queued_tokens=queued, limit=limit, retry_after_seconds=retry_seconds(speed.seconds_to_run(too_many))
+            queued_tokens=waiting.queued_tokens,
+            limit=limit,
+            retry_after_seconds=retry_seconds(speed.seconds_to_run(too_many)),
         )
 
 

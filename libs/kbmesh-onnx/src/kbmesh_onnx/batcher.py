@@ -53,6 +53,8 @@ __all__ = [
 HUNG_SECONDS = 120.0
 """Work on one batch beyond which a model counts as hanging: a thousand times what it takes."""
 SUSPECT_RUNS = 3
+SWEEP_PAUSE = 9.0
+"""How many times as long as it took to look for expired work the next look is away at least."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +116,7 @@ class Batcher(Generic[PayloadT, ResultT]):
         self._pump_scheduled = False
         self._closed = False
         self._lost: ModelLostError | None = None
+        self._next_sweep = self._clock()
         self._speed = Throughput(batch_tokens=self._limits.batch_tokens)
 
     @property
@@ -166,8 +169,7 @@ class Batcher(Generic[PayloadT, ResultT]):
         That is where it does not fit, or where it could not be done by its deadline.
         """
         if tokens > 0 and self.queued_tokens + tokens > self._limits.queue_tokens * (1 - self._limits.tenant_reserve):
-            for name, queue in self._lanes.items():
-                self._drop(name, "expired", queue.take_expired(self._clock()))
+            self._sweep()
         waiting = self._waiting(lane, tenant, tokens)
         check_size(self._limits, lane, waiting, tenant=tenant, tokens=tokens, speed=self._speed)
         left = deadline - self._clock() if deadline is not None else 0.0
@@ -273,6 +275,17 @@ class Batcher(Generic[PayloadT, ResultT]):
         else:
             await self._idle.wait()
         self._executor.shutdown(wait=False)
+
+    def _sweep(self) -> None:
+        """Takes what has expired out of the queue. A long queue takes long to look through, and where it is full
+        everybody who comes asks for it: it has a tenth of the event loop's time at most."""
+        began = self._clock()
+        if began < self._next_sweep:
+            return
+        for lane, queue in self._lanes.items():
+            self._drop(lane, "expired", queue.take_expired(began))
+        ended = self._clock()
+        self._next_sweep = ended + SWEEP_PAUSE * (ended - began)
 
     def _check_open(self) -> None:
         if self._closed:

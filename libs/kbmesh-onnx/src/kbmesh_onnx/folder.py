@@ -18,6 +18,8 @@ TOKENIZER_FILE = "tokenizer.json"
 WEIGHTS_FILE = "model.onnx.data"
 INT8_FILE = "model.int8.onnx"
 SCHEMA_VERSION = 1
+MAX_NUMBER = 2**31 - 1
+"""Largest number that a card may state: messages carry it in 32 bits."""
 
 Kind = Literal["encoder", "cross_encoder"]
 Pooling = Literal["mean", "cls"]
@@ -186,11 +188,11 @@ def _from_json(data: object, path: Path) -> ModelCard:
         max_tokens=read.positive("max_tokens"),
         pooling=cast("Pooling", read.one_of(read.typed("pooling", str), "pooling", ("mean", "cls"))),
         normalized=read.typed("normalized", bool),
-        matryoshka_dimensions=tuple(int(size) for size in read.typed("matryoshka_dimensions", list)),
+        matryoshka_dimensions=read.sizes("matryoshka_dimensions", most=read.positive("dimension")),
         query_prefix=read.typed("query_prefix", str),
         document_prefix=read.typed("document_prefix", str),
         source=read.typed("source", str),
-        fingerprint=read.typed("fingerprint", str),
+        fingerprint=read.fingerprint(),
         verification=Verification(
             max_error=checked.number("max_error"),
             min_cosine=None if cosine is None else checked.number("min_cosine"),
@@ -216,7 +218,7 @@ def _from_json(data: object, path: Path) -> ModelCard:
 
 def _int8_proof(read: "_Reader") -> Int8Proof:
     return Int8Proof(
-        fingerprint=read.typed("fingerprint", str),
+        fingerprint=read.fingerprint(),
         min_cosine=read.optional_number("min_cosine"),
         p1_cosine=read.optional_number("p1_cosine"),
         mean_cosine=read.optional_number("mean_cosine"),
@@ -236,13 +238,29 @@ class _Reader:
         value = self.data.get(name)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise ModelFolderError(f"{self.path}: {name} is {value!r}, not a {kind.__name__}")
+        if isinstance(value, str) and not _is_unicode(value):
+            raise ModelFolderError(f"{self.path}: {name} is {value!r}, which no message can carry")
         return value
 
     def positive(self, name: str) -> int:
         value = self.typed(name, int)
-        if value <= 0:
-            raise ModelFolderError(f"{self.path}: {name} is {value}, not positive")
+        if not 0 < value <= MAX_NUMBER:
+            raise ModelFolderError(f"{self.path}: {name} is {value}, not from 1 to {MAX_NUMBER}")
         return int(value)
+
+    def sizes(self, name: str, *, most: int) -> tuple[int, ...]:
+        sizes = tuple(self.typed(name, list))
+        for size in sizes:
+            if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= most:
+                raise ModelFolderError(f"{self.path}: {name} holds {size!r}, which is not a size from 1 to {most}")
+        return sizes
+
+    def fingerprint(self) -> str:
+        # Without one nobody could tell this model's vectors from another's.
+        fingerprint = self.typed("fingerprint", str)
+        if not fingerprint.strip():
+            raise ModelFolderError(f"{self.path}: fingerprint is empty")
+        return str(fingerprint)
 
     def number(self, name: str) -> float:
         value = self.data.get(name)
@@ -257,6 +275,11 @@ class _Reader:
         if not isinstance(value, str) or value not in choices:
             raise ModelFolderError(f"{self.path}: {name} is {value!r}, not one of {', '.join(choices)}")
         return value
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether a text has no half of a surrogate pair, which JSON can write and UTF-8 cannot."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _check_files(folder: Path, card: ModelCard) -> None:

@@ -67,7 +67,7 @@ class TokenReader:
         for position, number in enumerate(ids):
             if not 0 <= number < self._vocabulary:
                 raise UnknownTokenError(position, self._vocabulary)
-        decode = partial(self._tokenizer.decode, list(ids), skip_special_tokens=skip_special_tokens)
+        decode = partial(self._decode, list(ids), skip_special_tokens)
         return await self._run(decode, len(ids) * CHARACTERS_PER_TOKEN)
 
     def close(self) -> None:
@@ -93,8 +93,13 @@ class TokenReader:
         finally:
             self._waiting -= characters
 
+    def _decode(self, ids: list[int], skip_special_tokens: bool) -> str:
+        # A batch of one, as in `_read`.
+        return str(self._tokenizer.decode_batch([ids], skip_special_tokens=skip_special_tokens)[0])
+
     def _read(self, text: str, special_tokens: bool) -> tuple[Token, ...]:
-        encoding = self._tokenizer.encode(text, add_special_tokens=special_tokens)
+        # A batch of one: `encode` keeps Python's lock, and with it the whole process, until the text is read.
+        (encoding,) = self._tokenizer.encode_batch([text], add_special_tokens=special_tokens)
         places = _byte_places(text)
         tokens = []
         for number, name, special, (start, end) in zip(

@@ -74,7 +74,9 @@ class TokenizingLane:
         return results
 
     def close(self) -> None:
-        """Ends the threads once they have done what they were given. Calls that have slices left end as BatcherClosedError."""
+        """Ends the threads once they have done what they were given.
+
+        Calls that have slices left end as BatcherClosedError."""
         self._closed = True
         self._thread.shutdown(wait=False)
         self._long_thread.shutdown(wait=False)

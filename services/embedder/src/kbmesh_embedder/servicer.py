@@ -1,5 +1,6 @@
 """Between the contract's messages and the domain."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
@@ -40,6 +41,8 @@ ENCODINGS = {
     pb2.ENCODING_FLOAT16: Encoding.FLOAT16,
     pb2.ENCODING_INT8: Encoding.INT8,
 }
+LONG_COUNT = 1000
+"""Places of tokens in one text that are many."""
 WIRE_ENCODINGS = {
     Encoding.FLOAT32: pb2.ENCODING_FLOAT32,
     Encoding.FLOAT16: pb2.ENCODING_FLOAT16,
@@ -84,15 +87,19 @@ class EmbedderServicer(embedder_pb2_grpc.EmbedderServiceServicer):
         too_large = oversized(request.texts, self._limits)
         fitting = [text for index, text in enumerate(request.texts) if index not in too_large]
         counted = iter(await backend.count_tokens(fitting, input_type=input_type, with_offsets=request.return_offsets))
-        counts = [
-            pb2.TokenCount(error=to_item_error(too_large[index])) if index in too_large else _count(next(counted))
-            for index in range(len(request.texts))
-        ]
-        return pb2.CountTokensResponse(
-            counts=counts,
-            max_tokens=backend.description.max_tokens,
-            model_fingerprint=backend.description.fingerprint,
+        response = pb2.CountTokensResponse(
+            max_tokens=backend.description.max_tokens, model_fingerprint=backend.description.fingerprint
         )
+        for index in range(len(request.texts)):
+            if index in too_large:
+                response.counts.add(error=to_item_error(too_large[index]))
+                continue
+            count = next(counted)
+            response.counts.append(_count(count))
+            if len(count.starts) > LONG_COUNT:
+                # Others have their turn: there may be millions of places.
+                await asyncio.sleep(0)
+        return response
 
     async def _embed_one(self, request: pb2.EmbedStreamRequest) -> pb2.EmbedStreamResponse:
         try:

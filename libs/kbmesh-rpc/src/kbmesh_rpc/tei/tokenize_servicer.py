@@ -1,5 +1,6 @@
 """`tei.v1.Tokenize`: texts as tokens, and tokens as text."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -11,6 +12,9 @@ from tei.v1 import tei_pb2_grpc
 
 from kbmesh_rpc.answer_stream import answer_in_order
 from kbmesh_rpc.tei.answer import patiently
+
+PIECE = 2000
+"""Tokens that are put into messages at once."""
 
 
 class Token(Protocol):
@@ -90,12 +94,15 @@ class TokenizeServicer(tei_pb2_grpc.TokenizeServicer):
             prompt_name=request.prompt_name if request.HasField("prompt_name") else None,
             special_tokens=request.add_special_tokens,
         )
-        return pb2.EncodeResponse(
-            tokens=[
+        response = pb2.EncodeResponse()
+        # In pieces: a long text has a million tokens, and every other call waits while they are put into messages.
+        for start in range(0, len(tokens), PIECE):
+            response.tokens.extend(
                 pb2.SimpleToken(id=token.id, text=token.text, special=token.special, start=token.start, stop=token.end)
-                for token in tokens
-            ]
-        )
+                for token in tokens[start : start + PIECE]
+            )
+            await asyncio.sleep(0)
+        return response
 
     async def _decode(self, request: pb2.DecodeRequest) -> pb2.DecodeResponse:
         text = await self._source.text(list(request.ids), skip_special_tokens=request.skip_special_tokens)
