@@ -141,7 +141,7 @@ def _places(rankings: Sequence[Scored]) -> list[Ranking]:
 
 
 def fuse(by_words: Sequence[Ranking], by_vectors: Sequence[Ranking]) -> list[Ranking]:
-    """Both lists of each query by reciprocal rank fusion, as the retriever fuses those of a knowledge base."""
+    """Both lists of each query by reciprocal rank fusion, one of the retriever's methods."""
     return [
         [fused.key.int for fused in reciprocal_rank_fusion([_entries(words), _entries(vectors)])][:LIST_LENGTH]
         for words, vectors in zip(by_words, by_vectors, strict=True)
