@@ -161,7 +161,7 @@ async def test_a_call_carries_on_what_is_left_less_a_reserve(
 async def test_a_call_that_has_no_time_left_is_not_sent() -> None:
     witness = Witness()
     application = ChunkerApplication(chunk=witness.chunk, chunk_stream=witness.chunk_stream)
-    current = call_with(Deadline.after(0.05, Clock()))
+    current = call_with(Deadline.after(0.0, Clock()))
     async with running(application, settings()) as address, open_channel(address) as channel:
         with with_call(current):
             with pytest.raises(grpc.aio.AioRpcError) as caught:
