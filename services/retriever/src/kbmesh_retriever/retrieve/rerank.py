@@ -18,7 +18,7 @@ LATE_INTERACTION_WEIGHT = 0.5
 """Of the rank by late interaction; the rest is the fused rank's. MaxSim compares only within one query, so that ranks
 alone are blended. docs/decisions/0008-blend-late-interaction-by-rank.md has what was measured."""
 DECISIVE_FALL = 0.4
-"""Of a fused score to the one before it, which late interaction does not mend. docs/decisions/0015-adaptive-fusion.md
+"""Of a fused score to the one before it, which late interaction does not mend. docs/decisions/0016-adaptive-fusion.md
 has how often such a first hit was right."""
 
 _METHODS = {

@@ -4,7 +4,7 @@ BM25 orders passages by words whatever the question: where no passage holds the 
 and its best hit as far ahead as where one holds them all. So its weight is the share of the question that its best hit
 holds. Vectors of identifiers that differ in one digit are all alike. So their weight falls as what the question shares
 with that hit is identifiers, and is nothing where it is one identifier alone.
-docs/decisions/0015-adaptive-fusion.md has what was measured.
+docs/decisions/0016-adaptive-fusion.md has what was measured.
 """
 
 import math
