@@ -21,7 +21,7 @@ from uuid import UUID
 
 import numpy as np
 from kbmesh_retriever.retrieve.fusion import Channel, Entry, FusionMethod, FusionOptions, RankedList, fuse_lists
-from kbmesh_retriever.retrieve.trust import Trust, trust_by
+from kbmesh_retriever.retrieve.trust import AskedTerms, Trust
 from numpy.typing import NDArray
 
 from benchmarks.ranking import Encoder, Ranking, Scored, score_by_vectors, score_by_words
@@ -83,7 +83,7 @@ def compare(folder: Path, encoder: Encoder, *, split: str, most_queries: int | N
         "vectors": [[place for place, _ in one] for one in by_vectors],
     }
     trusts = [
-        trust_by(query, texts[one[0][0]]) if one else Trust(keyword=0.0, vector=1.0)
+        AskedTerms(query).trust_by(texts[one[0][0]]) if one else Trust(keyword=0.0, vector=1.0)
         for query, one in zip(queries, by_words, strict=True)
     ]
     for method in FusionMethod:

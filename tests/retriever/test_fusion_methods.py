@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kbmesh_retriever.retrieve.fusion import Channel, Entry, FusionMethod, FusionOptions, RankedList, fuse_lists
 from kbmesh_retriever.retrieve.scaling import by_distribution, by_range, of_best
-from kbmesh_retriever.retrieve.trust import trust_by
+from kbmesh_retriever.retrieve.trust import AskedTerms
 
 A, B, C, D = (UUID(int=number) for number in range(1, 5))
 METHODS = list(FusionMethod)
@@ -68,14 +68,14 @@ def test_an_identifier_that_one_passage_holds_comes_first() -> None:
     ],
 )
 def test_coverage_is_the_share_of_the_question_that_a_passage_holds(query: str, passage: str, expected: float) -> None:
-    assert trust_by(query, passage).keyword == pytest.approx(expected)
+    assert AskedTerms(query).trust_by(passage).keyword == pytest.approx(expected)
 
 
 def test_vectors_are_trusted_less_the_more_the_question_is_an_identifier() -> None:
-    of_words = trust_by("restart the payment pods", "Restart every payment pod.")
-    mixed = trust_by("restart srv-037", "To restart srv-037, call operations.")
-    alone = trust_by("srv-037", "srv-037 is in rack 4")
-    unknown = trust_by("srv-037", "Nothing is known of it.")
+    of_words = AskedTerms("restart the payment pods").trust_by("Restart every payment pod.")
+    mixed = AskedTerms("restart srv-037").trust_by("To restart srv-037, call operations.")
+    alone = AskedTerms("srv-037").trust_by("srv-037 is in rack 4")
+    unknown = AskedTerms("srv-037").trust_by("Nothing is known of it.")
     assert of_words.vector == unknown.vector == 1
     assert 0 < mixed.vector < 1
     assert alone.vector == pytest.approx(0)

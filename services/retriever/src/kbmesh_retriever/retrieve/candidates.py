@@ -17,7 +17,7 @@ from kbmesh_retriever.retrieve.fusion import (
 )
 from kbmesh_retriever.retrieve.search import Found, Lists
 from kbmesh_retriever.retrieve.stage import ScoreStage
-from kbmesh_retriever.retrieve.trust import Trust, trust_by
+from kbmesh_retriever.retrieve.trust import AskedTerms, Trust
 
 _FULL = Trust(keyword=1.0, vector=1.0)
 
@@ -45,9 +45,9 @@ def fuse(all_lists: Sequence[Lists], queries: Sequence[str], options: FusionOpti
         of_query = [lists for lists in all_lists if lists.query == query]
         by_words = _merge(of_query, ScoreStage.KEYWORD, lambda lists: lists.target.knowledge_base.collection)
         by_vectors = _merge(of_query, ScoreStage.VECTOR, lambda lists: lists.target.knowledge_base.model_fingerprint)
+        asked = AskedTerms(queries[query]) if adaptive and by_words else None
         trusts = [
-            trust_by(queries[query], seen[entries[0].key].fragment.passage) if adaptive else _FULL
-            for entries in by_words
+            _FULL if asked is None else asked.trust_by(seen[entries[0].key].fragment.passage) for entries in by_words
         ]
         in_vectors = min((trust.vector for trust in trusts), default=1.0)
         # Keywords first: they win ties.

@@ -10,8 +10,8 @@ docs/decisions/0016-adaptive-fusion.md has what was measured.
 import math
 from dataclasses import dataclass
 
-from kbmesh_retriever.keywords.analyser import encode_document, encode_query, term_id
-from kbmesh_retriever.keywords.terms import WHOLE_IDENTIFIER_WEIGHT, query_tokens
+from kbmesh_retriever.keywords.analyser import encode_query, term_id
+from kbmesh_retriever.keywords.terms import WHOLE_IDENTIFIER_WEIGHT, document_tokens, query_tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,16 +25,31 @@ class Trust:
     """1 less the square of the same for terms of identifiers alone."""
 
 
-def trust_by(query: str, best_keyword_hit: str) -> Trust:
-    """From the query and the text of the best hit by keyword."""
-    asked = encode_query(query)
-    total = math.fsum(asked.values)
-    if not total > 0:
-        return Trust(keyword=0.0, vector=1.0)
-    held = set(encode_document(best_keyword_hit).indices)
-    weights = {term: weight for term, weight in zip(asked.indices, asked.values, strict=True) if term in held}
-    identifiers = math.fsum(weights.get(term, 0.0) for term in _terms_of_identifiers(query)) / total
-    return Trust(keyword=math.fsum(weights.values()) / total, vector=1.0 - identifiers * identifiers)
+class AskedTerms:
+    """A query's terms, read once for all lists that answer it."""
+
+    def __init__(self, query: str) -> None:
+        asked = encode_query(query)
+        self._weights = dict(zip(asked.indices, asked.values, strict=True))
+        self._total = math.fsum(asked.values)
+        self._identifiers = self._weights.keys() & _terms_of_identifiers(query)
+
+    def trust_by(self, best_keyword_hit: str) -> Trust:
+        """From the text of the best hit by keyword, which is read no further than until all terms are found."""
+        if not self._total > 0:
+            return Trust(keyword=0.0, vector=1.0)
+        held = self._held_by(best_keyword_hit)
+        identifiers = math.fsum(self._weights[term] for term in sorted(held & self._identifiers)) / self._total
+        share = math.fsum(self._weights[term] for term in sorted(held)) / self._total
+        return Trust(keyword=share, vector=1.0 - identifiers * identifiers)
+
+    def _held_by(self, text: str) -> set[int]:
+        held: set[int] = set()
+        for token in document_tokens(text):
+            held.update(term for term in (term_id(one.text) for one in token.terms) if term in self._weights)
+            if len(held) == len(self._weights):
+                break
+        return held
 
 
 def _terms_of_identifiers(query: str) -> set[int]:
