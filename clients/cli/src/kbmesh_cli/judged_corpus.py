@@ -4,11 +4,12 @@ import contextlib
 import hashlib
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kbmesh_client import (
     IngestDocument,
+    IngestResult,
     KbmeshClient,
     KbmeshError,
     KnowledgeBase,
@@ -20,6 +21,7 @@ from kbmesh_cli.beir import RetrievalSet
 from kbmesh_cli.errors import CliError
 from kbmesh_cli.ingestion import tally_of, with_progress
 from kbmesh_cli.output import messages
+from kbmesh_cli.progress_lines import ProgressLines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +108,8 @@ def _fill(client: KbmeshClient, name: str, judged: RetrievalSet, *, kept: bool) 
         IngestDocument(external_id=identifier, content=text, media_type="text/plain")
         for identifier, text in judged.documents()
     )
-    counts = tally_of(with_progress(client.ingest(name, documents), total=judged.document_count)).counts()
+    taken_in = _with_lines(client.ingest(name, documents), total=judged.document_count)
+    counts = tally_of(with_progress(taken_in, total=judged.document_count)).counts()
     if not counts["chunks"]:
         raise CliError("DATASET_UNREADABLE", f"no document of {judged.name} could be taken in")
     return JudgedCorpus(
@@ -117,3 +120,10 @@ def _fill(client: KbmeshClient, name: str, judged: RetrievalSet, *, kept: bool) 
         reused=False,
         kept=kept,
     )
+
+
+def _with_lines(outcome: Iterable[IngestResult], *, total: int) -> Iterator[IngestResult]:
+    lines = ProgressLines("took in {done} of {total} documents", total=total)
+    for result in outcome:
+        yield result
+        lines.advance()

@@ -2,7 +2,6 @@
 
 import contextlib
 import random
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -29,12 +28,11 @@ from kbmesh_cli.invocation import Invocation, JsonOption, invocation
 from kbmesh_cli.judged_corpus import JudgedCorpus, judged_corpus
 from kbmesh_cli.output import messages, print_json, results
 from kbmesh_cli.private_mesh import private_mesh
+from kbmesh_cli.progress_lines import ProgressLines
 from kbmesh_cli.variants import SWEPT, Variant, parse_variants
 
 DECIMALS = {"p50_ms": 2, "p95_ms": 2}
 """Digits after the point. 5 where nothing is said."""
-TELL_SECONDS = 15.0
-"""Pause between two lines on how far it is, where there is no terminal to draw a bar on."""
 
 
 def evaluate(
@@ -129,14 +127,11 @@ def _ask(
         disable=not console.is_terminal,
     ) as progress:
         task = progress.add_task("", total=len(questions.queries))
-        told = time.monotonic()
+        lines = ProgressLines("asked {done} of {total} queries", total=len(questions.queries))
 
         def on_done() -> None:
-            nonlocal told
             progress.advance(task)
-            if not console.is_terminal and time.monotonic() - told >= TELL_SECONDS:
-                told = time.monotonic()
-                console.print(f"asked {progress.tasks[task].completed:,.0f} of {len(questions.queries):,} queries")
+            lines.advance()
 
         return ask_all(client, questions, variants, concurrency=concurrency, on_done=on_done)
 
