@@ -94,7 +94,7 @@ class IngestDocument(_message.Message):
     @_builtins.property
     def principals(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Who may read it: user or group names of the caller's choosing, matched with the principals of who asks. Everybody of
-        the tenant when empty. At most 1000, of 1 to 256 characters each.
+        the tenant when empty. At most 1000, of 1 to 256 visible ASCII characters each, without commas.
         """
 
     @_builtins.property
@@ -604,8 +604,9 @@ class JobResult(_message.Message):
     RESULT_FIELD_NUMBER: _builtins.int
     CONTENT_SHA256_FIELD_NUMBER: _builtins.int
     content_sha256: _builtins.bytes
-    """SHA-256 of the content that was sent, 32 bytes; empty where it could not be read. A document whose content has
-    changed since is to be sent again.
+    """SHA-256 of the content that was sent, 32 bytes. A document whose content has changed since is to be sent again, and
+    so is one where this is empty: what was sent could not be read, is not there any more (deleted, replaced, or gone
+    with a rebuild), or has principals, tags or metadata, which may have changed.
     """
     @_builtins.property
     def result(self) -> Global___IngestResponse:
@@ -743,6 +744,7 @@ class ListJobResultsRequest(_message.Message):
     JOB_ID_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    INTO_REBUILD_FIELD_NUMBER: _builtins.int
     knowledge_base: _builtins.str
     """Name or id of the knowledge base."""
     job_id: _builtins.str
@@ -751,6 +753,10 @@ class ListJobResultsRequest(_message.Message):
     """At most so many. 100 by default; at most 1000."""
     page_token: _builtins.str
     """From the last answer; empty for the first page."""
+    into_rebuild: _builtins.bool
+    """`content_sha256` tells what the rebuild of the knowledge base that is under way has, in place of what readers find:
+    for a caller who resumes a job into it. Fails with REBUILD_NOT_FOUND where none is.
+    """
     def __init__(
         self,
         *,
@@ -758,10 +764,11 @@ class ListJobResultsRequest(_message.Message):
         job_id: _builtins.str = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        into_rebuild: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id", "knowledge_base", b"knowledge_base", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["into_rebuild", b"into_rebuild", "job_id", b"job_id", "knowledge_base", b"knowledge_base", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
