@@ -153,6 +153,34 @@ async def test_a_device_that_is_lost_takes_health_and_liveness_down_until_it_is_
         assert (await embedder.vectors(["text"], model="lost")).any()
 
 
+async def test_a_device_that_is_lost_while_another_model_cannot_be_loaded_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kbmesh_onnx.model_roster.WATCH_SECONDS", 0.01)
+    gone = False
+
+    def embed(model: str, words: tuple[str, ...]) -> np.ndarray:
+        if gone:
+            raise DeviceLost("CUDA failure 719: unspecified launch failure")
+        return embed_words(model, words)
+
+    async def load(name: str) -> EmbeddingBackend:
+        if gone or name == "broken":
+            raise OSError("no such folder")
+        return FakeBackend(name, limits=QueueLimits())
+
+    monkeypatch.setattr("kbmesh_embedder.backends.fake.embed_words", embed)
+    async with listening(["lost", "broken"], load, retry_seconds=0.01) as (_, application, channel):
+        embedder = Embedder(channel)
+        warming = asyncio.create_task(application.warm_up())
+        await until_told(embedder, "broken")
+        gone = True
+        assert (await embedder.refusal(["text"], model="lost")).reason is Reason.MODEL_NOT_READY
+        await until_status(channel, health_pb2.HealthCheckResponse.NOT_SERVING, "liveness")
+        warming.cancel()
+        await asyncio.gather(warming, return_exceptions=True)
+
+
 async def test_a_model_that_fails_on_everything_is_found_out_and_one_met_with_poison_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -208,8 +236,8 @@ async def first_refusal(embedder: Embedder) -> KbmeshError:
             return from_rpc_error(error, dependency="embedder")
 
 
-async def until_status(channel: grpc.aio.Channel, wanted: int) -> None:
-    async for answer in health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=SERVICE)):
+async def until_status(channel: grpc.aio.Channel, wanted: int, name: str = SERVICE) -> None:
+    async for answer in health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=name)):
         if answer.status == wanted:
             return
 

@@ -54,6 +54,29 @@ async def test_a_wrong_field_is_named(fake_embedder: Embedder, options: dict[str
     assert [violation.field for violation in error.field_violations] == [field]
 
 
+async def test_an_answer_that_could_not_be_sent_is_refused_with_the_reason_and_no_stream_ends_for_it() -> None:
+    settings = EmbedderSettings(port=0, metrics_port=0, backend="fake", max_message_bytes=20_000)
+    many = [f"text {number}" for number in range(100)]
+    async with running(await make_application(settings), settings) as target, open_channel(target) as channel:
+        embedder = Embedder(channel)
+        error = await embedder.refusal(many)
+        assert error.reason is Reason.REQUEST_TOO_LARGE
+        assert (error.metadata["field"], error.metadata["limit"]) == ("texts", "20000")
+        answers = await embedder.stream(
+            [
+                pb2.EmbedStreamRequest(
+                    sequence=number, request=pb2.EmbedRequest(texts=texts, input_type=pb2.INPUT_TYPE_DOCUMENT)
+                )
+                for number, texts in enumerate((["one"], many, ["two"]))
+            ]
+        )
+        assert [answers[number].WhichOneof("outcome") for number in range(3)] == ["response", "error", "response"]
+        assert reason(answers[1].error) is Reason.REQUEST_TOO_LARGE
+        with pytest.raises(grpc.aio.AioRpcError) as refusal:
+            await embedder.stub.CountTokens(pb2.CountTokensRequest(texts=["a " * 5_000], return_offsets=True))
+        assert from_rpc_error(refusal.value, dependency="embedder").reason is Reason.REQUEST_TOO_LARGE
+
+
 async def test_too_many_texts_are_refused_and_one_too_large_fails_alone() -> None:
     settings = EmbedderSettings(port=0, metrics_port=0, backend="fake", max_texts=3, max_text_characters=10)
     async with running(await make_application(settings), settings) as target, open_channel(target) as channel:

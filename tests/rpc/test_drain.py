@@ -8,11 +8,13 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from kbmesh.chunker.v1 import chunker_pb2
 from kbmesh_rpc.channel import open_channel
+from kbmesh_rpc.drain import Drain
 from kbmesh_rpc.errors import Reason
 from kbmesh_rpc.server import RunningServer, running
 from kbmesh_rpc.status import from_rpc_error
 from rpc.chunker_application import CHUNKER, ChunkerApplication, Context, settings, stub
 from rpc.conftest import Start
+from virtual_time import VirtualLoop, run_virtually
 
 REQUEST = chunker_pb2.ChunkRequest()
 
@@ -68,6 +70,51 @@ async def test_a_call_that_outlasts_the_grace_is_cut_off(start: Start) -> None:
         assert from_rpc_error(caught.value, dependency="chunker").reason is Reason.SHUTTING_DOWN
     assert await server.exit_code() == 0
     assert server.closed
+
+
+def test_a_server_that_drains_hands_over_what_is_still_coming_in_before_it_stops() -> None:
+    async def story(loop: VirtualLoop) -> None:
+        drain = Drain()
+        await drain.quiet(0.1, at_most_seconds=1.0)
+        assert loop.time() == 0, "nobody came, so nobody is waited for"
+        drain.arrived()
+        waiting = asyncio.create_task(drain.quiet(0.1, at_most_seconds=1.0))
+        for _ in range(5):
+            await asyncio.sleep(0.09)
+            assert not waiting.done()
+            drain.arrived()
+        await waiting
+        assert loop.time() == pytest.approx(0.55)
+
+    run_virtually(story)
+
+
+def test_a_drain_does_not_wait_for_ever_for_callers_who_never_pause() -> None:
+    async def story(loop: VirtualLoop) -> None:
+        drain = Drain()
+        drain.arrived()
+        waiting = asyncio.create_task(drain.quiet(0.1, at_most_seconds=1.0))
+        while not waiting.done():
+            await asyncio.sleep(0.05)
+            drain.arrived()
+        assert loop.time() == pytest.approx(1.0, abs=0.1)
+
+    run_virtually(story)
+
+
+async def test_callers_who_never_pause_are_told_that_the_server_shuts_down() -> None:
+    server = await RunningServer.start(ChunkerApplication(), settings(grace_seconds=5))
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+        await stub(channel).Chunk(REQUEST)
+        draining = asyncio.create_task(server.drain())
+        reasons = []
+        while not draining.done() and len(reasons) < 10:
+            try:
+                await stub(channel).Chunk(REQUEST)
+            except grpc.aio.AioRpcError as error:
+                reasons.append(from_rpc_error(error, dependency="chunker").reason)
+        assert reasons == [Reason.SHUTTING_DOWN] * 10
+        await draining
 
 
 @pytest.mark.parametrize("endless", [False, True])

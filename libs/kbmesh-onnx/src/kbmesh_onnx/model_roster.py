@@ -114,7 +114,7 @@ class ModelRoster(Generic[ModelT]):
     async def load(self) -> None:
         """Opens and warms up each model, one after another, and again those that failed, until all are there.
 
-        From then on the models are watched. Raises an error that is final.
+        Each is watched as soon as it is there, whatever becomes of the others. Raises an error that is final.
         """
         while True:
             for place in self._places.values():
@@ -122,7 +122,7 @@ class ModelRoster(Generic[ModelT]):
                     await self._open(place)
             if self.complete:
                 break
-            await asyncio.sleep(self._backoff_seconds())
+            await self._wait_for_the_rest(self._backoff_seconds())
         self._watching = asyncio.create_task(self._watch())
 
     async def close(self) -> None:
@@ -152,6 +152,15 @@ class ModelRoster(Generic[ModelT]):
             return
         place.model, place.reason, place.lost, place.attempts = model, "", False, 0
         self._changed(place)
+
+    async def _wait_for_the_rest(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while (left := end - loop.time()) > 0:
+            await asyncio.sleep(min(WATCH_SECONDS, left))
+            for place in self._places.values():
+                if place.model is not None and (fault := await self._fault(place.model)):
+                    await self._lose(place, fault)
 
     async def _watch(self) -> None:
         reopen_at: dict[str, float] = {}

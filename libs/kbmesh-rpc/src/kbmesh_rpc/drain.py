@@ -12,6 +12,7 @@ class Drain:
     def __init__(self) -> None:
         self._in_flight = 0
         self._draining = False
+        self._last_arrival: float | None = None
         self._running: set[asyncio.Task[Any]] = set()
         self._cut_off: frozenset[asyncio.Task[Any]] = frozenset()
         self._idle = asyncio.Event()
@@ -30,6 +31,20 @@ class Drain:
     def begin(self) -> None:
         """From now on new calls are to be refused."""
         self._draining = True
+
+    def arrived(self) -> None:
+        """A call has come, be it let in or refused."""
+        self._last_arrival = asyncio.get_running_loop().time()
+
+    async def quiet(self, seconds: float, *, at_most_seconds: float) -> None:
+        """Waits until no call has come for so many seconds."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + at_most_seconds
+        while self._last_arrival is not None:
+            wait = min(self._last_arrival + seconds, end) - loop.time()
+            if wait <= 0:
+                return
+            await asyncio.sleep(wait)
 
     def enter(self) -> None:
         """A call begins."""

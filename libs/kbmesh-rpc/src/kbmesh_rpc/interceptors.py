@@ -197,6 +197,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
     @asynccontextmanager
     async def _admitted(self, path: str, method: metrics.Method, context: _Context) -> AsyncIterator[None]:
         """Lets the call in, within the default deadline."""
+        self._drain.arrived()
         if self._drain.draining:
             raise ShuttingDown
         if method.service not in self._endless:

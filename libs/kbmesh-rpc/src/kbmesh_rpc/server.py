@@ -38,6 +38,10 @@ LIVENESS = "liveness"
 
 _CUT_OFF_SECONDS = 0.5
 """How long calls may take to answer that they were cut off."""
+_QUIET_SECONDS = 0.05
+"""For how long no call has come before the server stops."""
+_LINGER_SECONDS = 1.0
+"""How long it waits for that."""
 
 _Status = health_pb2.HealthCheckResponse
 
@@ -167,6 +171,9 @@ class RunningServer:
         try:
             if not await self._drain.idle(deadline.remaining()):
                 logger.warning("calls were cut off at the end of the grace", in_flight=self._drain.in_flight)
+            # What gRPC has taken from the wire and not yet handed over ends as CANCELLED when the server stops, as if
+            # its caller had left. It is handed over and refused first, as far as callers leave a gap.
+            await self._drain.quiet(_QUIET_SECONDS, at_most_seconds=min(_LINGER_SECONDS, deadline.remaining()))
         finally:
             self._drain.cut_off()
             await self._drain.idle(_CUT_OFF_SECONDS)

@@ -30,6 +30,8 @@ ERROR_DOMAIN = "kbmesh"
 STATUS_DETAILS_KEY = "grpc-status-details-bin"
 TEXT_CHARACTERS = 256
 STATUS_BYTES = 2048
+GAVE_UP = "Locally cancelled"
+"""How gRPC's details begin where it was the caller who cancelled."""
 """What a status may hold before its last field violation. Base64 and the message beside it make some 6 KiB of this."""
 
 CODES: dict[Reason, grpc.StatusCode] = {
@@ -119,7 +121,9 @@ def from_rpc_error(error: grpc.RpcError | grpc.aio.AioRpcError, *, dependency: s
     A kbmesh ErrorInfo becomes its own class again. A status that gRPC itself or a stranger made is mapped by its code:
 
     - UNAVAILABLE: DependencyUnavailable;
-    - DEADLINE_EXCEEDED: DeadlineExceeded with `dependency` as the stage; CANCELLED: Cancelled;
+    - DEADLINE_EXCEEDED: DeadlineExceeded with `dependency` as the stage;
+    - CANCELLED: Cancelled where we gave up ourselves, else DependencyUnavailable: a server that stops says so of what
+      it has not begun;
     - RESOURCE_EXHAUSTED: RequestTooLarge where our message was over a size limit, DependencyInvalidResponse where the
       answer was, else DependencyUnavailable;
     - the rest: DependencyInvalidResponse.
@@ -133,7 +137,9 @@ def from_rpc_error(error: grpc.RpcError | grpc.aio.AioRpcError, *, dependency: s
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return DeadlineExceeded(dependency)
     if code is grpc.StatusCode.CANCELLED:
-        return Cancelled()
+        if details.startswith(GAVE_UP):
+            return Cancelled()
+        return DependencyUnavailable(dependency, f"{dependency} ended the call before it had begun")
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
         return _over_message_limit(details, dependency) or DependencyUnavailable(
             dependency, f"{dependency} is overloaded: {details}"

@@ -36,7 +36,11 @@ class EmbedderApplication:
         self.condition = models.condition
         servicer = EmbedderServicer(
             models,
-            limits=CallLimits(texts=settings.max_texts, text_characters=settings.max_text_characters),
+            limits=CallLimits(
+                texts=settings.max_texts,
+                text_characters=settings.max_text_characters,
+                answer_bytes=settings.max_message_bytes,
+            ),
             stream_concurrency=settings.stream_concurrency,
         )
 

@@ -24,6 +24,13 @@ class CallLimits:
 
     texts: int
     text_characters: int
+    answer_bytes: int = 2**31 - 1
+    """Largest answer that can be sent."""
+
+    def check_answer(self, size: int) -> None:
+        """Raises RequestTooLarge where an answer of so many bytes could not be sent."""
+        if size > self.answer_bytes:
+            raise RequestTooLarge(field="texts", limit=self.answer_bytes, actual=size)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,6 +41,10 @@ ENCODINGS = {
     pb2.ENCODING_FLOAT16: Encoding.FLOAT16,
     pb2.ENCODING_INT8: Encoding.INT8,
 }
+SPARE_BYTES = 64
+"""For what a stream's answer has besides."""
+FRAME_BYTES = 8
+"""For a message within another."""
 LONG_COUNT = 1000
 """Places of tokens in one text that are many."""
 WIRE_ENCODINGS = {
@@ -90,12 +94,15 @@ class EmbedderServicer(embedder_pb2_grpc.EmbedderServiceServicer):
         response = pb2.CountTokensResponse(
             max_tokens=backend.description.max_tokens, model_fingerprint=backend.description.fingerprint
         )
+        size = response.ByteSize() + SPARE_BYTES
         for index in range(len(request.texts)):
             if index in too_large:
                 response.counts.add(error=to_item_error(too_large[index]))
                 continue
             count = next(counted)
             response.counts.append(_count(count))
+            size += response.counts[-1].ByteSize() + FRAME_BYTES
+            self._limits.check_answer(size)
             if len(count.starts) > LONG_COUNT:
                 # Others have their turn: there may be millions of places.
                 await asyncio.sleep(0)
@@ -118,7 +125,7 @@ class EmbedderServicer(embedder_pb2_grpc.EmbedderServiceServicer):
         encoded = encode(embeddings.vectors, encoding)
         count, dimension = embeddings.vectors.shape
         timings = embeddings.timings
-        return pb2.EmbedResponse(
+        response = pb2.EmbedResponse(
             vectors=pb2.VectorBatch(
                 data=encoded.data,
                 encoding=WIRE_ENCODINGS[encoding],
@@ -135,6 +142,9 @@ class EmbedderServicer(embedder_pb2_grpc.EmbedderServiceServicer):
                 infer_ms=timings.infer_seconds * 1000,
             ),
         )
+        # gRPC would end the call without a reason, and a stream with all that is in work.
+        self._limits.check_answer(response.ByteSize() + SPARE_BYTES)
+        return response
 
 
 def _order(request: pb2.EmbedRequest) -> EmbedOrder:
