@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
+from typing import Any
 from uuid import UUID, uuid4
 
 import grpc
@@ -76,6 +77,62 @@ async def test_what_was_done_is_told_and_left_out(workshop: Workshop, retriever_
 
         failed = [entry async for entry in client.list_job_results("handbook", "nightly", page_size=3)]
         assert sorted(entry.result.external_id for entry in failed) == [f"d{number}" for number in range(8)]
+
+
+async def ingested(
+    client: AsyncKbmeshClient, *documents: IngestDocument, into_rebuild: bool = False
+) -> dict[str, bool]:
+    """Which of them were left out."""
+    results = client.ingest("handbook", documents, job_id="j", into_rebuild=into_rebuild)
+    return {entry.external_id: entry.resumed async for entry in results}
+
+
+async def test_what_is_not_there_any_more_is_sent_again(workshop: Workshop, retriever_address: str) -> None:
+    await workshop.make()
+    documents = [IngestDocument(external_id=name, content=f"Text of {name}.") for name in ("kept", "gone", "changed")]
+    async with AsyncKbmeshClient(retriever_address) as client:
+        await ingested(client, *documents)
+        await client.delete_document("handbook", "gone")
+        await workshop.ingest(
+            await workshop.catalog.get_knowledge_base("default", "handbook"), "changed", "Other text."
+        )
+        assert await ingested(client, *documents) == {"kept": True, "gone": False, "changed": False}
+        there = {entry.external_id: entry.content_sha256 async for entry in client.list_documents("handbook")}
+        assert there == {entry.external_id: hashlib.sha256(entry.content.encode()).digest() for entry in documents}
+
+
+async def test_a_job_goes_into_a_rebuild_and_out_of_one_that_was_given_up(
+    workshop: Workshop, retriever_address: str
+) -> None:
+    await workshop.make()
+    old, new = (IngestDocument(external_id=name, content=f"Text of {name}.") for name in ("old", "new"))
+    async with AsyncKbmeshClient(retriever_address) as client:
+        await ingested(client, old)
+        for ends in (client.cancel_rebuild, client.finish_rebuild):
+            await client.rebuild_knowledge_base("handbook")
+            assert await ingested(client, old, new, into_rebuild=True) == {"old": False, "new": False}
+            assert await ingested(client, old, new, into_rebuild=True) == {"old": True, "new": True}
+            await ends("handbook")
+            left_out = ends == client.finish_rebuild
+            assert await ingested(client, old, new) == {"old": True, "new": left_out}
+            assert {entry.external_id async for entry in client.list_documents("handbook")} == {"old", "new"}
+
+
+async def test_what_is_said_of_a_document_changes_in_a_job_as_well(workshop: Workshop, retriever_address: str) -> None:
+    """Also where it is taken away."""
+    await workshop.make()
+    said: list[dict[str, Any]] = [{"metadata": {"team": "ops"}}, {"tags": ["t"]}, {"principals": ["ann"]}, {}]
+    async with AsyncKbmeshClient(retriever_address) as client:
+        for more in said:
+            document = IngestDocument(external_id="a", content="The same text.", **more)
+            assert await ingested(client, document) == {"a": False}
+            there = await client.get_document("handbook", "a")
+            assert (dict(there.metadata), there.tags, there.principals) == (
+                more.get("metadata", {}),
+                tuple(more.get("tags", ())),
+                tuple(more.get("principals", ())),
+            )
+        assert await ingested(client, document) == {"a": True}
 
 
 async def test_jobs_are_a_tenants_own(workshop: Workshop, retriever_address: str) -> None:

@@ -90,7 +90,7 @@ async def test_readers_stay_over_a_rebuild(caller: Caller) -> None:
 
 async def test_readers_are_checked(caller: Caller) -> None:
     await caller.create("notes")
-    for readers in ([""], [" "], ["x" * 257], ["a\0"], [f"user-{number}" for number in range(1001)]):
+    for readers in ([""], [" "], ["x" * 257], ["a\0"], ["a,b"], ["é"], [f"user-{number}" for number in range(1001)]):
         for call in (caller.create("more", readers=readers), caller.update("notes", "readers", readers=readers)):
             refused = await refusal(call)
             assert (refused.reason, refused.metadata["field"]) == (Reason.INVALID_FIELD, "knowledge_base.readers")

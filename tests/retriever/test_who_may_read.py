@@ -188,6 +188,34 @@ async def test_one_who_lost_a_document_does_not_see_its_old_version(
         assert await caller.known_as(who).sees(QUERY, "letters") == seen
 
 
+@pytest.mark.parametrize("wrong", ["metadata", "tags", "author", "created_at", "content", "large"])
+async def test_one_who_lost_a_document_that_is_refused_unread_does_not_see_it(
+    caller: Caller, workshop: Workshop, wrong: str
+) -> None:
+    await caller.create("letters")
+    await caller.send("letters", text("a", LETTER, principals=["ann", "bob"]))
+    sent = text("a", LETTER, principals=["ann"])
+    match wrong:
+        case "metadata":
+            sent.document.metadata.update({f"name {number}": "x" for number in range(65)})
+        case "tags":
+            sent.tags.append("")
+        case "author":
+            sent.author = "x" * 5000
+        case "created_at":
+            sent.created_at.seconds = 2**60
+        case "content":
+            sent.document.ClearField("text")
+        case "large":
+            sent.document.text = "x" * (16 * 1024 * 1024 + 1)
+    assert (await caller.send("letters", sent))["a"].outcome == FAILED
+    assert await caller.known_as("bob").sees(QUERY, "letters") == set()
+    assert await caller.known_as("ann").sees(QUERY, "letters") == {"a"}
+    fine = text("a", LETTER, principals=["ann", "bob"])
+    assert (await caller.send("letters", fine))["a"].outcome == CHANGED
+    assert await caller.known_as("bob").sees(QUERY, "letters") == {"a"}
+
+
 async def test_a_failed_read_opens_nothing(caller: Caller) -> None:
     """A source that could not be read has lost its text and its access list."""
     await caller.create("letters")
@@ -260,11 +288,16 @@ async def test_names_beyond_the_limits_fail_their_document_alone(caller: Caller)
         "blank": {"principals": ["ann", " "]},
         "empty": {"principals": [""]},
         "nul": {"principals": ["a\0b"]},
+        # Nobody can ask under these names.
+        "comma": {"principals": ["ann", "a,b"]},
+        "within": {"principals": ["ann smith"]},
+        "around": {"principals": [" ann "]},
+        "letters": {"principals": ["группа"]},
         "tags": {"tags": [f"tag-{number}" for number in range(101)]},
         "tag": {"tags": ["x" * 129]},
         "empty-tag": {"tags": [""]},
     }
-    most = {"principals": [f"user-{number}" + "é" * 240 for number in range(1000)], "tags": ["x" * 128, "", "y"][:1]}
+    most = {"principals": [f"user-{number}" + "e" * 240 for number in range(1000)], "tags": ["x" * 128, "", "y"][:1]}
     documents = [text(name, f"{QUERY} {name}", **said) for name, said in wrong.items()]
     results = await caller.send("letters", *documents, text("most", QUERY, **most), text("fine", QUERY))
     assert {name for name, result in results.items() if result.outcome == NEW} == {"most", "fine"}

@@ -249,7 +249,9 @@ class AsyncKbmeshClient:
         done = DoneDocuments()
         if job_id:
             with suppress(JobNotFound):
-                done = DoneDocuments([entry async for entry in self.list_job_results(knowledge_base, job_id)])
+                done = DoneDocuments(
+                    [entry async for entry in self.list_job_results(knowledge_base, job_id, into_rebuild=into_rebuild)]
+                )
         outgoing = OutgoingDocuments(max_document_bytes=self._max_document_bytes, done=done)
         request_id = new_request_id()
 
@@ -327,13 +329,26 @@ class AsyncKbmeshClient:
                 return
 
     async def list_job_results(
-        self, knowledge_base: str, job_id: str, *, page_size: int = 1000, timeout_seconds: float | None = None
+        self,
+        knowledge_base: str,
+        job_id: str,
+        *,
+        page_size: int = 1000,
+        into_rebuild: bool = False,
+        timeout_seconds: float | None = None,
     ) -> AsyncIterator[JobResult]:
-        """Reads what became of a job's documents, page after page. The deadline is for each page."""
+        """Reads what became of a job's documents, page after page. The deadline is for each page.
+
+        into_rebuild: `content_sha256` tells what the rebuild of the knowledge base has, in place of what readers find.
+        """
         page_token = ""
         while True:
             request = ingestion_pb2.ListJobResultsRequest(
-                knowledge_base=knowledge_base, job_id=job_id, page_size=page_size, page_token=page_token
+                knowledge_base=knowledge_base,
+                job_id=job_id,
+                page_size=page_size,
+                page_token=page_token,
+                into_rebuild=into_rebuild,
             )
             response = await self._call(self._ingestion.ListJobResults, request, timeout_seconds)
             for message in response.results:

@@ -44,7 +44,8 @@ class JobResult:
     result: IngestResult
     """The result, without its warnings."""
     content_sha256: bytes
-    """SHA-256 of the content that was sent, 32 bytes. Empty where it could not be read."""
+    """SHA-256 of the content that was sent, 32 bytes. Empty where it could not be read, or where the document is to be
+    sent again whatever its content."""
 
 
 class DoneDocuments:
@@ -58,10 +59,11 @@ class DoneDocuments:
         }
 
     def take(self, document: IngestDocument) -> IngestResult | None:
-        """The result of a document that need not be sent again, once: its content is what it was. One that is not for
-        everybody is sent again all the same, which costs little: who may read it may have changed."""
+        """The result of a document that need not be sent again, once: its content is what it was. One with principals,
+        tags or metadata is sent again all the same, which costs little: those may have changed."""
         entry = self._done.pop(document.external_id, None)
-        if entry is None or document.principals or entry.content_sha256 != content_sha256(document.content):
+        says_more = document.principals or document.tags or document.metadata
+        if entry is None or says_more or entry.content_sha256 != content_sha256(document.content):
             return None
         return entry.result
 

@@ -25,13 +25,13 @@ class OutgoingDocuments:
 
     def prepare(self, document: IngestDocument) -> ingestion_pb2.IngestRequest | None:
         """Gives the message to send, or keeps the result of a document that is not sent."""
-        done = self._done.take(document)
-        if done is not None:
-            self._unsent.append(done)
-            return None
         message = document_request(document, max_document_bytes=self._max_document_bytes)
         if isinstance(message, IngestResult):
             self._unsent.append(message)
+            return None
+        done = self._done.take(document)
+        if done is not None:
+            self._unsent.append(done)
             return None
         return message
 

@@ -48,11 +48,16 @@ def caller_of(metadata: Metadata, *, trusted: bool) -> tuple[str, tuple[str, ...
     return tenant, _principals(principals)
 
 
+def is_principal(name: str) -> bool:
+    """Whether a caller can come under this name."""
+    return _PRINCIPAL.fullmatch(name) is not None
+
+
 def _principals(values: Sequence[str]) -> tuple[str, ...]:
     principals = [principal.strip() for value in values for principal in value.split(",") if principal.strip()]
     if len(principals) > MAX_PRINCIPALS:
         raise InvalidField(PRINCIPALS_KEY, f"holds {len(principals)} names, the limit is {MAX_PRINCIPALS}")
-    if not all(_PRINCIPAL.fullmatch(principal) for principal in principals):
+    if not all(map(is_principal, principals)):
         raise InvalidField(PRINCIPALS_KEY, "a name must be 1 to 256 visible ASCII characters")
     return tuple(dict.fromkeys(principals))
 

@@ -119,11 +119,14 @@ class IngestionServicer(IngestionServiceServicer):
     async def ListJobResults(self, request: pb.ListJobResultsRequest, context: _Context) -> pb.ListJobResultsResponse:
         knowledge_base = await self._knowledge_base(request.knowledge_base, "knowledge_base")
         job = await self._job(knowledge_base, request.knowledge_base, request.job_id)
+        target = await self._rebuild(knowledge_base) if request.into_rebuild else knowledge_base
         limit, scope = page_limit(request.page_size), str(job.id)
         after = read_page_token(request.page_token, _LIST_OF_RESULTS, scope)
         found = await self._catalog.jobs.results(job.id, limit=limit + 1, after=after)
         page, token = cut_page(found, limit, lambda result: result.key, _LIST_OF_RESULTS, scope)
-        return pb.ListJobResultsResponse(results=map(job_result_message, page), next_page_token=token)
+        there = await self._catalog.find_documents(target.id, {result.external_id for result in page})
+        results = [job_result_message(result, there.get(result.external_id)) for result in page]
+        return pb.ListJobResultsResponse(results=results, next_page_token=token)
 
     async def _job(self, knowledge_base: KnowledgeBase, named: str, name: str) -> Job:
         if not name:

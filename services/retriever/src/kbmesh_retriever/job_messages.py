@@ -4,6 +4,7 @@ from kbmesh.errors.v1 import errors_pb2
 from kbmesh.retriever.v1 import ingestion_pb2 as pb
 
 from kbmesh_retriever.catalog.job_port import Job, JobResult
+from kbmesh_retriever.catalog.port import Document
 
 OUTCOMES = {
     "new": pb.INGEST_OUTCOME_NEW,
@@ -32,8 +33,8 @@ def job_message(job: Job) -> pb.IngestJob:
     return message
 
 
-def job_result_message(result: JobResult) -> pb.JobResult:
-    """What became of a document."""
+def job_result_message(result: JobResult, there: Document | None) -> pb.JobResult:
+    """What became of a document. `there`: what is known of it now."""
     message = pb.JobResult(
         result=pb.IngestResponse(
             external_id=result.external_id,
@@ -44,7 +45,7 @@ def job_result_message(result: JobResult) -> pb.JobResult:
             tokens=result.tokens,
             truncated=result.truncated,
         ),
-        content_sha256=result.content_sha256,
+        content_sha256=result.content_sha256 if result.outcome == "failed" or _is_there(result, there) else b"",
     )
     if result.error_reason:
         message.result.error.CopyFrom(
@@ -55,3 +56,11 @@ def job_result_message(result: JobResult) -> pb.JobResult:
             )
         )
     return message
+
+
+def _is_there(result: JobResult, there: Document | None) -> bool:
+    """Whether a caller who has the same content, and says nothing more of the document, need not send it again. It may
+    have been deleted, gone with a rebuild that was given up, or replaced by somebody else since."""
+    if there is None or there.content_sha256 != result.content_sha256:
+        return False
+    return not (there.principals or there.narrowed_to or there.tags or there.given_metadata)

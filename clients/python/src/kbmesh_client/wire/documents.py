@@ -53,7 +53,7 @@ def document_request(
             principals=_words(document.principals),
             tags=_words(document.tags),
         )
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, AttributeError, OverflowError) as error:
         return _failed(document, "INVALID_FIELD", f"cannot be sent: {error}", {"field": "document"})
     if size_bytes > max_document_bytes:
         return _failed(

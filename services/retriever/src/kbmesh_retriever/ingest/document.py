@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Literal
 
 from kbmesh_rpc.errors import DocumentTooLarge, InvalidField, KbmeshError, RequestTooLarge
+from kbmesh_rpc.metadata import is_principal
 
 from kbmesh_retriever.mesh.port import Warned
 
@@ -51,10 +52,8 @@ class IncomingDocument:
         or DocumentTooLarge."""
         if self.refused is not None:
             raise self.refused
-        if not 1 <= len(self.external_id) <= MAX_EXTERNAL_ID_CHARACTERS:
-            raise InvalidField("document.external_id", f"must have 1 to {MAX_EXTERNAL_ID_CHARACTERS} characters")
-        if len(self.external_id.encode()) > MAX_EXTERNAL_ID_BYTES:
-            raise InvalidField("document.external_id", f"has more than {MAX_EXTERNAL_ID_BYTES} bytes of UTF-8")
+        if said := wrong_external_id(self.external_id):
+            raise InvalidField("document.external_id", said)
         if len(self.metadata) > MAX_METADATA_ENTRIES:
             raise InvalidField("document.document.metadata", f"has more than {MAX_METADATA_ENTRIES} entries")
         metadata_bytes = sum(len(name.encode()) + len(value.encode()) for name, value in self.metadata.items())
@@ -66,7 +65,7 @@ class IncomingDocument:
             raise InvalidField("document.tags", said)
         texts = {"title": self.title, "uri": self.uri, "author": self.author}
         names = {"document.media_type": self.media_type, "document.filename": self.filename}
-        for name, text in (texts | names | {"external_id": self.external_id}).items():
+        for name, text in (texts | names).items():
             limit = _MAX_NAME_CHARACTERS if name == "document.media_type" else _MAX_TEXT_CHARACTERS
             if len(text) > limit:
                 raise InvalidField(f"document.{name}", f"has more than {limit} characters")
@@ -80,9 +79,22 @@ class IncomingDocument:
         return self.content
 
 
+def wrong_external_id(external_id: str) -> str:
+    """What is wrong with a document's name. Empty where nothing is."""
+    if not 1 <= len(external_id) <= MAX_EXTERNAL_ID_CHARACTERS:
+        return f"must have 1 to {MAX_EXTERNAL_ID_CHARACTERS} characters"
+    if len(external_id.encode()) > MAX_EXTERNAL_ID_BYTES:
+        return f"has more than {MAX_EXTERNAL_ID_BYTES} bytes of UTF-8"
+    return "holds a NUL character" if "\0" in external_id else ""
+
+
 def wrong_principals(principals: Sequence[str]) -> list[str]:
     """What is wrong with names of who may read something."""
-    return _wrong_words(principals, most=MAX_PRINCIPALS, longest=MAX_PRINCIPAL_CHARACTERS)
+    wrong = _wrong_words(principals, most=MAX_PRINCIPALS, longest=MAX_PRINCIPAL_CHARACTERS)
+    if not wrong and not all(is_principal(principal) for principal in principals):
+        # No caller could ever come under such a name: what is for it alone would be lost to everybody.
+        wrong.append("must be visible ASCII characters without commas, as those of who asks")
+    return wrong
 
 
 def _wrong_words(words: Sequence[str], *, most: int, longest: int) -> list[str]:

@@ -17,7 +17,7 @@ from kbmesh_rpc.logs import get_logger
 
 from kbmesh_retriever.catalog.port import Catalog, Document, KnowledgeBase, Reservation, narrows
 from kbmesh_retriever.catalog.sql import utc_now
-from kbmesh_retriever.ingest.document import IncomingDocument, IngestResult
+from kbmesh_retriever.ingest.document import IncomingDocument, IngestResult, wrong_external_id, wrong_principals
 from kbmesh_retriever.ingest.embedding import BulkEmbedding
 from kbmesh_retriever.ingest.fingerprint import (
     content_sha256,
@@ -39,6 +39,8 @@ logger = get_logger(__name__)
 _MAX_ATTEMPTS = 10
 _MAX_PUBLICATIONS = 100
 """Of one version. Each that fails is one of somebody else's that went through."""
+_OF_NO_DOCUMENT = "refused"
+"""In place of the fingerprint of what was sent, where it can never go in: a rebuild waits for another."""
 SHRINK_FROM_CHARACTERS = 500
 """A shorter text may lose any part: it is less than the least chunk."""
 
@@ -89,8 +91,12 @@ class Ingester:
     ) -> IngestResult:
         """Raises `KbmeshError`; whatever it raises, and whenever it is cancelled, readers see what they saw before, but
         for those who may not any more."""
-        content = document.checked_content(max_bytes=self._max_document_bytes)
         needs = needs or needs_alone(self._catalog, self._store, self._embedding, knowledge_base)
+        try:
+            content = document.checked_content(max_bytes=self._max_document_bytes)
+        except KbmeshError:
+            await self._revoke_of_refused(knowledge_base, document, needs)
+            raise
         async with self._turns.take((knowledge_base.id, document.external_id)):
             hashes = await self._hash(knowledge_base, document, content)
             result = await self._ingest(knowledge_base, document, content, hashes, needs)
@@ -108,7 +114,7 @@ class Ingester:
         for _ in range(_MAX_ATTEMPTS):
             current = await needs.find(document.external_id)
             if current is not None:
-                await self._revoke(current, document, hashes)
+                await self._revoke(current, document, hashes.source)
             try:
                 if current is not None and current.fingerprint == hashes.points:
                     if current.payload_fingerprint == hashes.payload:
@@ -142,11 +148,20 @@ class Ingester:
             description=description_fingerprint(document),
         )
 
-    async def _revoke(self, current: Document, document: IncomingDocument, hashes: _Hashes) -> None:
+    async def _revoke(self, current: Document, document: IncomingDocument, source: str) -> None:
         """Who may not read it any more loses it now: whatever becomes of the rest, and before the store is asked."""
         already = set(current.narrowed_to) == set(document.principals)
         if not already and narrows(current.principals, document.principals):
-            await self._catalog.narrow(current, document.principals, source_fingerprint=hashes.source)
+            await self._catalog.narrow(current, document.principals, source_fingerprint=source)
+
+    async def _revoke_of_refused(self, knowledge_base: KnowledgeBase, document: IncomingDocument, needs: Needs) -> None:
+        """The same for a document that is not even looked into, where it says whose it is and who may read it."""
+        if not document.principals or wrong_external_id(document.external_id) or wrong_principals(document.principals):
+            return
+        async with self._turns.take((knowledge_base.id, document.external_id)):
+            current = await needs.find(document.external_id)
+            if current is not None:
+                await self._revoke(current, document, _OF_NO_DOCUMENT)
 
     async def _keep(self, current: Document, document: IncomingDocument, hashes: _Hashes) -> IngestResult:
         """Chunks and payload are what they should be; what the catalog alone has of the document may not be."""

@@ -17,9 +17,7 @@ from kbmesh_retriever.retrieve.fusion import (
 )
 from kbmesh_retriever.retrieve.search import Found, Lists
 from kbmesh_retriever.retrieve.stage import ScoreStage
-from kbmesh_retriever.retrieve.trust import AskedTerms, Trust
-
-_FULL = Trust(keyword=1.0, vector=1.0)
+from kbmesh_retriever.retrieve.trust import AskedIdentifiers, relative_fall
 
 
 def above(lists: Lists, stage: ScoreStage) -> tuple[Found, ...]:
@@ -45,22 +43,21 @@ def fuse(all_lists: Sequence[Lists], queries: Sequence[str], options: FusionOpti
         of_query = [lists for lists in all_lists if lists.query == query]
         by_words = _merge(of_query, ScoreStage.KEYWORD, lambda lists: lists.target.knowledge_base.collection)
         by_vectors = _merge(of_query, ScoreStage.VECTOR, lambda lists: lists.target.knowledge_base.model_fingerprint)
-        asked = AskedTerms(queries[query]) if adaptive and by_words else None
-        trusts = [
-            _FULL if asked is None else asked.trust_by(seen[entries[0].key].fragment.passage) for entries in by_words
-        ]
-        in_vectors = min((trust.vector for trust in trusts), default=1.0)
+        in_vectors = 1.0
+        if adaptive and by_words and by_vectors:
+            asked = AskedIdentifiers(queries[query])
+            in_vectors = min(asked.trust_in_vectors(seen[one.entries[0].key].fragment.passage) for one in by_words)
         # Keywords first: they win ties.
-        ranked += [
-            RankedList(query=query, channel=Channel.KEYWORD, entries=entries, trust=trust.keyword)
-            for entries, trust in zip(by_words, trusts, strict=True)
+        of_words = [
+            RankedList(query=query, channel=Channel.KEYWORD, entries=one.entries, trust=one.fall) for one in by_words
         ]
-        ranked += [
-            RankedList(query=query, channel=Channel.VECTOR, entries=entries, trust=in_vectors) for entries in by_vectors
+        of_vectors = [
+            RankedList(query=query, channel=Channel.VECTOR, entries=one.entries, trust=one.fall * in_vectors)
+            for one in by_vectors
         ]
+        ranked += [*of_words, *of_vectors]
         if adaptive:
-            in_words = ", ".join(f"{trust.keyword:.2f}" for trust in trusts) or "none"
-            notes.append(f"query {query + 1}: trust in keywords {in_words}, in vectors {in_vectors:.2f}")
+            notes.append(f"query {query + 1}: trust in keywords {_told(of_words)}, in vectors {_told(of_vectors)}")
     weights = ", ".join(f"{channel.value} {options.weight_of(channel):g}" for channel in Channel)
     note = "; ".join([f"{options.method.value}, weights: {weights}", *notes])
     candidates = [
@@ -70,18 +67,43 @@ def fuse(all_lists: Sequence[Lists], queries: Sequence[str], options: FusionOpti
     return candidates, note
 
 
-def _merge(all_lists: Iterable[Lists], stage: ScoreStage, group: Callable[[Lists], str]) -> list[list[Entry]]:
-    """Lists that hold anything."""
-    by_group: dict[str, list[list[Entry]]] = defaultdict(list)
+@dataclass(frozen=True, kw_only=True)
+class _Merged:
+    """One list of several."""
+
+    entries: Sequence[Entry]
+    """Above the thresholds."""
+    fall: float
+    """Of all scores: a threshold that leaves few says nothing of the head."""
+
+
+def _merge(all_lists: Iterable[Lists], stage: ScoreStage, group: Callable[[Lists], str]) -> list[_Merged]:
+    """Those that hold anything."""
+    by_group: dict[str, list[Lists]] = defaultdict(list)
     for lists in all_lists:
-        by_group[group(lists)].append(
+        by_group[group(lists)].append(lists)
+    merged: list[_Merged] = []
+    for of_group in by_group.values():
+        entries = merge_by_score(
             [
-                Entry(key=found.fragment.chunk_id, score=found.score, weight=lists.target.weight)
-                for found in above(lists, stage)
+                [
+                    Entry(key=found.fragment.chunk_id, score=found.score, weight=lists.target.weight)
+                    for found in above(lists, stage)
+                ]
+                for lists in of_group
             ]
         )
-    merged = [merge_by_score(entries) for entries in by_group.values()]
-    return [entries for entries in merged if entries]
+        if entries:
+            found = [
+                one for lists in of_group for one in (lists.dense if stage is ScoreStage.VECTOR else lists.keyword)
+            ]
+            scores = {one.fragment.chunk_id: one.score for one in found}
+            merged.append(_Merged(entries=entries, fall=relative_fall(sorted(scores.values(), reverse=True))))
+    return merged
+
+
+def _told(lists: Sequence[RankedList]) -> str:
+    return ", ".join(f"{one.trust:.2f}" for one in lists) or "none"
 
 
 @dataclass(slots=True)

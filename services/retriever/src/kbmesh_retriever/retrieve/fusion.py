@@ -39,7 +39,7 @@ class FusionMethod(StrEnum):
 
 
 _WEIGHTS: Mapping[FusionMethod, Mapping[Channel, float]] = {
-    FusionMethod.ADAPTIVE: {Channel.VECTOR: 0.4, Channel.KEYWORD: 0.6},
+    FusionMethod.ADAPTIVE: {Channel.VECTOR: 0.5, Channel.KEYWORD: 0.5},
     FusionMethod.RRF: {Channel.VECTOR: 1.0, Channel.KEYWORD: 1.0},
     FusionMethod.WEIGHTED: {Channel.VECTOR: 0.7, Channel.KEYWORD: 0.3},
     FusionMethod.DISTRIBUTION: {Channel.VECTOR: 0.5, Channel.KEYWORD: 0.5},
@@ -138,6 +138,9 @@ def _scaled(lists: Sequence[RankedList], options: FusionOptions) -> list[Shares]
     lists = [one for one in lists if one.entries]
     adaptive = options.method is FusionMethod.ADAPTIVE
     weights = [options.weight_of(one.channel) * (one.trust if adaptive else 1.0) for one in lists]
+    if not any(weights):
+        # Nothing is known for or against any of them.
+        weights = [options.weight_of(one.channel) for one in lists]
     of_channel: dict[Channel, float] = {}
     for one, weight in zip(lists, weights, strict=True):
         of_channel[one.channel] = max(weight, of_channel.get(one.channel, 0.0))

@@ -67,7 +67,7 @@ async def make_plan(
         else:
             targets.append(_target(position, selector, knowledge_base, question, frozenset(principals)))
     if all(isinstance(error, KnowledgeBaseNotFound) for error in refused.values()) and not targets:
-        raise KnowledgeBaseNotFound(", ".join(names))
+        raise KnowledgeBaseNotFound(*names)
     _refuse_doubles(targets)
     return Plan(targets=tuple(targets), refused=refused)
 

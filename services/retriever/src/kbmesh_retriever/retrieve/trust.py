@@ -1,55 +1,48 @@
-"""How far each channel can be trusted with the question at hand.
+"""How far each channel can be trusted with the question at hand, by its own scores.
 
-BM25 orders passages by words whatever the question: where no passage holds the words of a question, its list is as long
-and its best hit as far ahead as where one holds them all. So its weight is the share of the question that its best hit
-holds. Vectors of identifiers that differ in one digit are all alike. So their weight falls as what the question shares
-with that hit is identifiers, and is nothing where it is one identifier alone.
-docs/decisions/0016-adaptive-fusion.md has what was measured.
+A list whose best hit stands far above the tenth has found something; one whose first ten are all alike has not,
+whatever its best score is. So the trust in a list is how far its scores fall from the first to the tenth, as a share of
+the first. BM25 of common words, and vectors of a language that the model does not know, both lose their weight by that.
+One thing scores do not tell: vectors of identifiers that differ in one digit are all alike. So the trust in vectors
+also falls as what the question shares with the best keyword hit is identifiers, and is nothing where it is one
+identifier alone. docs/decisions/0016-adaptive-fusion.md has what was measured.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from kbmesh_retriever.keywords.analyser import encode_query, term_id
 from kbmesh_retriever.keywords.terms import WHOLE_IDENTIFIER_WEIGHT, document_tokens, query_tokens
 
-
-@dataclass(frozen=True, kw_only=True)
-class Trust:
-    """In the channels, for one query; each 0 to 1."""
-
-    keyword: float
-    """The weight of the query's terms that the best keyword hit holds, in that of all. An identifier counts more than
-    a word, and a stop word nothing, as in the search."""
-    vector: float
-    """1 less the square of the same for terms of identifiers alone."""
+_HEAD = 10
+"""Places over which the fall is taken."""
 
 
-class AskedTerms:
-    """A query's terms, read once for all lists that answer it."""
+def relative_fall(scores: Sequence[float]) -> float:
+    """0 to 1: by how much the tenth score is below the first, as a share of the first. Best first. A list of fewer has
+    nothing at the tenth place, which is a score of 0. A best score that is not above 0 tells nothing: 0."""
+    if not scores or not scores[0] > 0 or math.isinf(scores[0]):
+        return 0.0
+    tenth = scores[_HEAD - 1] if len(scores) >= _HEAD else 0.0
+    return min(1.0, max(0.0, 1.0 - tenth / scores[0]))
+
+
+class AskedIdentifiers:
+    """The identifiers of a query, read once for all lists that answer it."""
 
     def __init__(self, query: str) -> None:
-        asked = encode_query(query)
-        self._weights = dict(zip(asked.indices, asked.values, strict=True))
-        self._total = math.fsum(asked.values)
-        self._identifiers = self._weights.keys() & _terms_of_identifiers(query)
+        self._terms = _terms_of_identifiers(query)
+        asked = encode_query(query) if self._terms else None
+        self._weights = dict(zip(asked.indices, asked.values, strict=True)) if asked is not None else {}
+        self._total = math.fsum(self._weights.values())
 
-    def trust_by(self, best_keyword_hit: str) -> Trust:
-        """From the text of the best hit by keyword, which is read no further than until all terms are found."""
+    def trust_in_vectors(self, best_keyword_hit: str) -> float:
+        """1 less the square of the share that identifiers which the hit holds have in the weight of the query."""
         if not self._total > 0:
-            return Trust(keyword=0.0, vector=1.0)
-        held = self._held_by(best_keyword_hit)
-        identifiers = math.fsum(self._weights[term] for term in sorted(held & self._identifiers)) / self._total
-        share = math.fsum(self._weights[term] for term in sorted(held)) / self._total
-        return Trust(keyword=share, vector=1.0 - identifiers * identifiers)
-
-    def _held_by(self, text: str) -> set[int]:
-        held: set[int] = set()
-        for token in document_tokens(text):
-            held.update(term for term in (term_id(one.text) for one in token.terms) if term in self._weights)
-            if len(held) == len(self._weights):
-                break
-        return held
+            return 1.0
+        held = {term_id(term.text) for token in document_tokens(best_keyword_hit) for term in token.terms}
+        share = math.fsum(self._weights[term] for term in sorted(self._terms & self._weights.keys() & held))
+        return 1.0 - (share / self._total) ** 2
 
 
 def _terms_of_identifiers(query: str) -> set[int]:
