@@ -149,6 +149,7 @@ async def test_over_grpc_a_profile_is_made_listed_used_and_deleted(retriever_add
         error = await refused(retriever.Retrieve(RetrieveRequest(query="q", profile="on-call"), metadata=CALLER))
         assert error.reason is Reason.KNOWLEDGE_BASE_NOT_FOUND
         assert error.metadata["knowledge_base"] == "runbooks, tickets"
+        assert "'runbooks' or 'tickets'" in error.message
 
         update = pb.UpdateProfileRequest(profile=pb.Profile(name="on-call", description="By day."))
         update.update_mask.paths.append("description")

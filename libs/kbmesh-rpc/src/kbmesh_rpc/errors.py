@@ -157,12 +157,13 @@ class PermissionDenied(KbmeshError):
 
 
 class KnowledgeBaseNotFound(KbmeshError):
-    """The tenant has no such knowledge base."""
+    """The tenant has no such knowledge base, or none of several that were named."""
 
     reason = Reason.KNOWLEDGE_BASE_NOT_FOUND
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is no knowledge base {name!r}", metadata={"knowledge_base": name})
+    def __init__(self, *names: str) -> None:
+        named = " or ".join(repr(name) for name in names)
+        super().__init__(f"there is no knowledge base {named}", metadata={"knowledge_base": ", ".join(names)})
 
 
 class KnowledgeBaseAlreadyExists(KbmeshError):
