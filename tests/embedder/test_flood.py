@@ -144,6 +144,21 @@ async def test_a_short_call_does_not_wait_for_a_text_that_is_longer_than_a_slice
     lane.close()
 
 
+async def test_long_texts_of_one_tenant_wait_for_each_other_and_not_another_tenant_for_all_of_them() -> None:
+    worker = Worker()
+    lane = TokenizingLane("test")
+    flood = [
+        asyncio.create_task(lane.run(worker, [letter * (SLICE_CHARACTERS + 1)], tenant="flood")) for letter in "abc"
+    ]
+    await asyncio.to_thread(worker.entered.acquire)
+    other = asyncio.create_task(lane.run(worker, ["o" * (SLICE_CHARACTERS + 1)], tenant="other"))
+    await asyncio.sleep(0)
+    worker.open()
+    assert await asyncio.gather(other, *flood) == [[0]] * 4
+    assert worker.slices == [["a"], ["o"], ["b"], ["c"]]
+    lane.close()
+
+
 async def test_characters_that_wait_are_limited_and_given_back() -> None:
     worker = Worker()
     lane = TokenizingLane("test", in_order=True, limit_characters=10)

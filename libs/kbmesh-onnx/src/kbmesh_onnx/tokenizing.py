@@ -4,8 +4,9 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from kbmesh_onnx.batch_errors import BatcherClosedError, ItemExpiredError, QueueFullError
 from kbmesh_onnx.throughput import retry_seconds
@@ -30,6 +31,7 @@ class TokenizingLane:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"tokenizer-{name}")
         self._long_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"tokenizer-{name}-long")
         self._turn = asyncio.Lock() if in_order else None
+        self._long_turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._limit = limit_characters
         self._characters = 0
         self._closed = False
@@ -46,31 +48,39 @@ class TokenizingLane:
         texts: Sequence[str],
         *,
         deadline: float | None = None,
+        tenant: str = "",
     ) -> list[ResultT]:
         """Gives what `work` makes of the texts, in order. `work` gets some texts and the index of the first.
+
+        Each tenant has one long text at a time before the thread, so that many of one do not hold up another's.
 
         `deadline` is a time of `time.monotonic`. Raises QueueFullError where too much waits, ItemExpiredError,
         BatcherClosedError, and what `work` raises.
         """
         with self._admitted(sum(map(len, texts))):
             if self._turn is None:
-                return await self._run(work, texts, deadline)
+                return await self._run(work, texts, deadline, tenant)
             async with self._turn:
-                return await self._run(work, texts, deadline)
+                return await self._run(work, texts, deadline, tenant)
 
     async def _run(
-        self, work: Callable[[Sequence[str], int], Sequence[ResultT]], texts: Sequence[str], deadline: float | None
+        self,
+        work: Callable[[Sequence[str], int], Sequence[ResultT]],
+        texts: Sequence[str],
+        deadline: float | None,
+        tenant: str,
     ) -> list[ResultT]:
         loop = asyncio.get_running_loop()
         results: list[ResultT] = []
         for start, end in _slices(texts):
-            if self._closed:
-                raise BatcherClosedError("the tokenising lane is closed")
-            if deadline is not None and deadline <= time.monotonic():
-                raise ItemExpiredError("while it waited to be tokenised")
             is_long = end - start == 1 and len(texts[start]) > SLICE_CHARACTERS
             thread = self._long_thread if is_long else self._thread
-            results += await loop.run_in_executor(thread, self._timed, work, texts[start:end], start)
+            async with self._long_turns.setdefault(tenant, asyncio.Lock()) if is_long else nullcontext():
+                if self._closed:
+                    raise BatcherClosedError("the tokenising lane is closed")
+                if deadline is not None and deadline <= time.monotonic():
+                    raise ItemExpiredError("while it waited to be tokenised")
+                results += await loop.run_in_executor(thread, self._timed, work, texts[start:end], start)
         return results
 
     def close(self) -> None:

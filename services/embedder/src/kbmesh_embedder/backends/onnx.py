@@ -31,7 +31,7 @@ from kbmesh_embedder.backends.port import (
     TokenCount,
     Truncation,
 )
-from kbmesh_embedder.backends.queued import ReadyText, embed_ready, queue_errors, reserved
+from kbmesh_embedder.backends.queued import ReadyText, embed_ready, queue_errors, reserved, tenant
 from kbmesh_embedder.backends.raw import ModelInput, RawEmbedding, TokenVectors
 
 
@@ -159,7 +159,7 @@ class OnnxBackend:
         with reserved(self._batcher, estimate, priority=priority, deadline=deadline, model=model) as reservation:
             started = time.monotonic()
             tokenize = partial(self._tokenize, input_type=input_type, truncation=truncation)
-            ready = await self._embed_lanes[priority].run(tokenize, texts, deadline=deadline)
+            ready = await self._embed_lanes[priority].run(tokenize, texts, deadline=deadline, tenant=reservation.tenant)
             return await embed_ready(
                 self._batcher,
                 ready,
@@ -180,7 +180,9 @@ class OnnxBackend:
             tokenize = partial(self._tokenize_raw, prompt=prompt, truncation=truncation, wanted=wanted)
             embeddings = await embed_ready(
                 self._batcher,
-                await self._embed_lanes[Priority.INTERACTIVE].run(tokenize, [text], deadline=deadline),
+                await self._embed_lanes[Priority.INTERACTIVE].run(
+                    tokenize, [text], deadline=deadline, tenant=reservation.tenant
+                ),
                 self._description,
                 reservation=reservation,
                 deadline=deadline,
@@ -201,7 +203,7 @@ class OnnxBackend:
     ) -> tuple[TokenCount, ...]:
         count = partial(self._count, input_type=input_type, with_offsets=with_offsets)
         with queue_errors():
-            return tuple(await self._count_lane.run(count, texts))
+            return tuple(await self._count_lane.run(count, texts, tenant=tenant()))
 
     async def close(self) -> None:
         await self._batcher.close()

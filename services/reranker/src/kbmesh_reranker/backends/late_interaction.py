@@ -108,10 +108,13 @@ class LateInteractionBackend(QueuedBackend[Passage, Floats]):
         ) as reservation:
             started = time.monotonic()
             ((query_window, query_tokens_cut),) = await lane.run(
-                partial(self._tokenize_query, truncation=cutting), [query], deadline=deadline
+                partial(self._tokenize_query, truncation=cutting), [query], deadline=deadline, tenant=reservation.tenant
             )
             split = await lane.run(
-                partial(self._split, truncation=cutting, max_windows=max_windows), documents, deadline=deadline
+                partial(self._split, truncation=cutting, max_windows=max_windows),
+                documents,
+                deadline=deadline,
+                tenant=reservation.tenant,
             )
             tokenize_seconds = time.monotonic() - started
 

@@ -68,7 +68,9 @@ class CrossEncoderBackend(QueuedBackend[TokenizedText, float]):
                 max_windows=max_windows,
                 truncation=cutting,
             )
-            read = await self._tokenizing[priority].run(tokenize, documents, deadline=deadline)
+            read = await self._tokenizing[priority].run(
+                tokenize, documents, deadline=deadline, tenant=reservation.tenant
+            )
             tokenized = [windows for windows, _ in read]
             query_tokens_cut = max((cut for _, cut in read), default=0)
             tokenize_seconds = time.monotonic() - started
