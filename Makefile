@@ -119,4 +119,4 @@ bench-peers-embed: setup ## Make .venv-bench-embed: the libraries that benchmark
 
 .PHONY: clean
 clean: ## Remove .venv and caches
-	rm -rf .venv .venv-bench .venv-helm .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-bench .venv-bench-embed .venv-helm .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

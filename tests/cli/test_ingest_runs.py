@@ -274,6 +274,26 @@ async def test_changed_files_go_in_as_they_change_and_errors_end_nothing(
     assert summary["rounds"] > 4
 
 
+async def test_a_file_that_failed_and_is_gone_fails_no_watch(
+    script: Script, endpoint: str, kbmesh: Kbmesh, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+
+    def sleep(seconds: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            (docs / "5.md").unlink()
+        elif looks > 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(ingest_command, "pause", sleep)
+    script.refused = {"docs/5.md": "DOCUMENT_EMPTY"}
+    done = await kbmesh("ingest", "handbook", "docs", "--watch", "--endpoint", endpoint, "--json")
+    summary = done.lines()[-1]
+    assert (done.code, summary["failed"], summary["failures"], summary["new"]) == (0, 0, [], 9)
+
+
 async def test_a_watch_waits_for_a_mesh_that_is_not_there_yet(
     script: Script, endpoint: str, kbmesh: Kbmesh, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,3 +83,12 @@ async def test_every_option_of_a_strategy_is_named_in_the_help_and_in_the_docs(k
     for command in (("chunk",), ("kb", "create")):
         told = "".join((await kbmesh(*command, "--help")).out.split())
         assert [name for name in names() if name not in told or f"`{name}`" not in page] == []
+
+
+async def test_a_knowledge_base_without_a_rebuild_says_so_in_words(
+    script: Script, endpoint: str, kbmesh: Kbmesh
+) -> None:
+    done = await kbmesh("kb", "show", "handbook", "--endpoint", endpoint)
+    lines = {line.split()[0]: line.split()[1:] for line in done.out.splitlines()}
+    assert lines["rebuild"] == ["none"]
+    assert (await kbmesh("kb", "show", "handbook", "--endpoint", endpoint, "--json")).json()["rebuild"] is None

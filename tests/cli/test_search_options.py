@@ -48,9 +48,11 @@ async def test_a_stage_has_one_threshold(script: Script, endpoint: str, kbmesh: 
     assert done.json()["error"]["reason"] == "USAGE"
 
 
-def answer_of(*names: str, milliseconds: float) -> retriever_pb2.RetrieveResponse:
+def answer_of(*names: str, milliseconds: float, reranked: bool = True) -> retriever_pb2.RetrieveResponse:
     """Documents in this order."""
+    late = retriever_pb2.RERANK_METHOD_LATE_INTERACTION
     return retriever_pb2.RetrieveResponse(
+        rerank_method=late if reranked else retriever_pb2.RERANK_METHOD_UNSPECIFIED,
         results=[
             retriever_pb2.RetrieveResult(
                 rank=rank,
@@ -86,6 +88,15 @@ async def test_a_reranking_that_changes_nothing_says_so(script: Script, endpoint
     script.retrieval = answer_of("one", milliseconds=5)
     done = await kbmesh("--endpoint", endpoint, "search", "who?", "--kb", "ops", "--stream")
     assert "the order is the same" in done.out
+    assert "not reranked" not in done.out
+
+
+async def test_a_stream_that_fell_back_does_not_say_that_it_was_reranked(
+    script: Script, endpoint: str, kbmesh: Kbmesh
+) -> None:
+    script.retrieval = answer_of("one", milliseconds=5000, reranked=False)
+    done = await kbmesh("--endpoint", endpoint, "search", "who?", "--kb", "ops", "--stream")
+    assert "not reranked after 5000 ms" in done.out
 
 
 async def test_a_card_shows_the_neighbours_and_what_to_open(script: Script, endpoint: str, kbmesh: Kbmesh) -> None:

@@ -162,6 +162,11 @@ class _Run:
         """Whether the last that is known of some document is that it did not go in."""
         return bool(self._failing)
 
+    def forget(self, external_ids: Iterable[str]) -> None:
+        """The files of these are gone: that they did not go in is no failure any more."""
+        for external_id in external_ids:
+            self._failing.pop(external_id, None)
+
     def begin(self, *, create: bool) -> None:
         """Makes the knowledge base, or fails where there is none, before any file is read."""
         if create:
@@ -299,6 +304,7 @@ class _Watch:
     def _round(self, changes: Changes, *, first: bool = False) -> bool:
         """False where something is left that will go in later."""
         self._left -= set(changes.gone)
+        self._run.forget(changes.gone)
         self._prune_due = self._prune_due or (self._folders is not None and bool(changes.gone))
         if not (changes.files or self._prune_due or first):
             return True

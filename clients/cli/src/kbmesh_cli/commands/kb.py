@@ -339,5 +339,7 @@ def _print_fields(found: KnowledgeBase) -> None:
             value = ", ".join(f"{key} {part}" for key, part in value.items() if part not in (None, "", False))
         if field == "readers" and isinstance(value, list):
             value = ", ".join(value) or "everybody of the tenant"
+        if value is None:
+            value = "none"
         table.add_row(field.replace("_", " "), escape(str(value)))
     results().print(table)

@@ -46,7 +46,7 @@ ThresholdOption = Annotated[
     list[str] | None,
     typer.Option(
         "--threshold",
-        metavar="STAGE=SCORE",
+        metavar="STAGE=MIN",
         help="Drops what scores below at vector, keyword, fused, rerank_probability or final.",
     ),
 ]

@@ -202,7 +202,8 @@ def _show_order(fused: Retrieval, console: Console) -> None:
 
 def _show_moves(fused: Retrieval, final: Retrieval, console: Console) -> None:
     moves = moves_between(fused.results, final.results)
-    console.print(f"[bold]reranked[/] [dim]after {final.timings.get('total', 0.0):.0f} ms[/]")
+    done = "not reranked" if final.rerank_method is RerankMethod.NONE else "reranked"
+    console.print(f"[bold]{done}[/] [dim]after {final.timings.get('total', 0.0):.0f} ms[/]")
     for move in moves:
         console.print(f"  {escape(str(move))}", soft_wrap=True)
     if not moves:
