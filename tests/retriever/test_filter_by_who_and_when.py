@@ -109,6 +109,20 @@ async def test_kinds_of_sources_are_told_apart(notes: Caller) -> None:
     assert "mail" not in await notes.sees(QUERY, "notes", filter=pb.Filter(none=[one_of("source_type", "email")]))
 
 
+async def test_names_of_kinds_are_read_in_any_spelling_and_unknown_ones_refused(notes: Caller) -> None:
+    everything = await notes.sees(QUERY, "notes")
+    for field, name in (("source_type", "file"), ("strategy", "document"), ("strategy", "semantic")):
+        seen = await notes.sees(QUERY, "notes", filter=pb.Filter(all=[one_of(field, name)]))
+        for spelling in (name.upper(), f"{field}_{name}".upper()):
+            assert await notes.sees(QUERY, "notes", filter=pb.Filter(all=[one_of(field, spelling)])) == seen
+            rest = await notes.sees(QUERY, "notes", filter=pb.Filter(none=[one_of(field, spelling)]))
+            assert rest == everything - seen
+        for unknown in ("", "unspecified", "files", f"{name} "):
+            refused = await refusal(notes, pb.Filter(none=[one_of("author", "x"), one_of(field, name, unknown)]))
+            assert refused.reason is Reason.INVALID_FIELD
+            assert [wrong.field for wrong in refused.field_violations] == ["filter.none[1].any_of"]
+
+
 async def test_a_value_is_a_value_whatever_it_holds(notes: Caller) -> None:
     """Quotes, brackets, operators, other scripts: it finds the document that says exactly this, and no other."""
     for number, value in enumerate(HOSTILE):

@@ -6,7 +6,15 @@ import pytest
 from kbmesh_retriever.retrieve.answer import Answer
 from kbmesh_retriever.retrieve.request import RetrievalLimits, Selector
 from kbmesh_retriever.retrieve.stage import RerankMethod, ScoreStage, Stage, Status, Strategy
-from kbmesh_rpc.errors import DependencyUnavailable, InferenceFailed, ModelMismatch, ModelNotFound, QueueFull, Reason
+from kbmesh_rpc.errors import (
+    DependencyUnavailable,
+    EmptyText,
+    InferenceFailed,
+    ModelMismatch,
+    ModelNotFound,
+    QueueFull,
+    Reason,
+)
 from retrieval_world import FaultyEmbedder, FaultyStore, ScriptedReranker, World, statuses_of, texts_of
 
 RESTART = "Restart the payment service after a failed deployment."
@@ -43,6 +51,20 @@ async def test_without_vectors_and_words_there_is_nothing_to_search_by(world: Wo
     await world.make("a", RESTART)
     answer = await world.ask("?!", "a", parts={"embedder": FaultyEmbedder(inner=world.embedder, error=DOWN)})
     assert statuses_of(answer) == {"a": Status.UNAVAILABLE}
+
+
+async def test_a_query_that_neither_model_nor_words_can_read_is_blank(world: World, subtests: pytest.Subtests) -> None:
+    """A zero-width space: the knowledge bases are as well as ever, and the field that is wrong is the query."""
+    await world.make("a", RESTART)
+    embedder = FaultyEmbedder(inner=world.embedder, item_error=EmptyText("texts[0]"))
+    for strategy in (Strategy.VECTOR_ONLY, Strategy.HYBRID, Strategy.HYBRID_RERANK):
+        for query in ("\u200b", "\ufeff\u2060", "\x00"):
+            with subtests.test(strategy=strategy, query=query), pytest.raises(EmptyText) as caught:
+                await world.ask(query, "a", strategy=strategy, parts={"embedder": embedder})
+            assert [wrong.field for wrong in caught.value.field_violations] == ["query"]
+    answer = await world.ask("restart", "a", parts={"embedder": embedder})
+    assert texts_of(answer) == [RESTART], "words that a model cannot read are searched all the same"
+    assert degraded(answer) == [(Stage.EMBED, Reason.EMPTY_TEXT)]
 
 
 async def test_vector_only_fails_with_the_embedders_own_error(world: World) -> None:

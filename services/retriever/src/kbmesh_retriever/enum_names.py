@@ -8,6 +8,12 @@ _SOURCE_TYPE_VALUES = {name: value for value, name in _SOURCE_TYPES.items()}
 _STRATEGIES = {value: name.removeprefix("STRATEGY_").lower() for name, value in pb.Strategy.items() if value}
 _STRATEGY_VALUES = {name: value for value, name in _STRATEGIES.items()}
 
+NAMES_BY_FIELD = {
+    "source_type": ("source_type_", _SOURCE_TYPE_VALUES.keys()),
+    "strategy": ("strategy_", _STRATEGY_VALUES.keys()),
+}
+"""Of the fields of a filter that are enums: the contract's prefix in lower case, and the names there are."""
+
 
 def source_type_name(value: pb.SourceType.ValueType) -> str:
     """SOURCE_TYPE_FILE is "file"; empty for UNSPECIFIED and for a value of a later version."""

@@ -1,6 +1,6 @@
 """Between the retriever's Protobuf messages and its domain."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar
 
@@ -14,7 +14,7 @@ from kbmesh_rpc.status import to_item_error
 from kbmesh_retriever.attribution.context_block import ContextBlock
 from kbmesh_retriever.attribution.links import link_of
 from kbmesh_retriever.catalog.port import Document
-from kbmesh_retriever.enum_names import source_type_of
+from kbmesh_retriever.enum_names import NAMES_BY_FIELD, source_type_of
 from kbmesh_retriever.retrieve.answer import Answer, KnowledgeBaseReport, Place, Result, StageTrace
 from kbmesh_retriever.retrieve.fragment import Span
 from kbmesh_retriever.retrieve.fusion import RRF_K, FusionMethod, FusionOptions
@@ -48,7 +48,7 @@ def read_request(message: pb.RetrieveRequest) -> RetrievalRequest:
         top_k=message.top_k if message.HasField("top_k") else None,
         rerank_top_n=message.rerank_top_n if message.HasField("rerank_top_n") else None,
         context_budget_tokens=message.context_budget_tokens if message.HasField("context_budget_tokens") else None,
-        filter=_filter(message.filter) if message.HasField("filter") else None,
+        filter=_filter("filter", message.filter) if message.HasField("filter") else None,
         explain=message.explain,
         fusion=_fusion(message.fusion),
         thresholds=tuple(
@@ -101,7 +101,7 @@ def _selector(index: int, message: pb.KnowledgeBaseSelector) -> Selector:
         min_score=message.min_score if message.HasField("min_score") else None,
         min_score_stage=_known(f"knowledge_bases[{index}].min_score_stage", _SCORE_STAGES, message.min_score_stage),
         weight=message.weight if message.HasField("weight") else None,
-        filter=_filter(message.filter) if message.HasField("filter") else None,
+        filter=_filter(f"knowledge_bases[{index}].filter", message.filter) if message.HasField("filter") else None,
     )
 
 
@@ -114,24 +114,37 @@ def _fusion(message: pb.FusionOptions) -> FusionOptions:
     )
 
 
-def _filter(message: pb.Filter) -> PointFilter:
+def _filter(name: str, message: pb.Filter) -> PointFilter:
     return PointFilter(
-        all=tuple(map(_condition, message.all)),
-        any=tuple(map(_condition, message.any)),
-        none=tuple(map(_condition, message.none)),
+        all=_conditions(f"{name}.all", message.all),
+        any=_conditions(f"{name}.any", message.any),
+        none=_conditions(f"{name}.none", message.none),
     )
 
 
-def _condition(message: pb.Condition) -> Condition:
-    values = tuple(message.any_of.values)
-    if message.field == "source_type":
-        values = tuple(value.lower().removeprefix("source_type_") for value in values)
-    return Condition(
-        field=message.field,
-        any_of=values,
-        gte=message.range.gte if message.range.HasField("gte") else None,
-        lte=message.range.lte if message.range.HasField("lte") else None,
+def _conditions(name: str, messages: Sequence[pb.Condition]) -> tuple[Condition, ...]:
+    return tuple(
+        Condition(
+            field=message.field,
+            any_of=_values(f"{name}[{index}].any_of", message),
+            gte=message.range.gte if message.range.HasField("gte") else None,
+            lte=message.range.lte if message.range.HasField("lte") else None,
+        )
+        for index, message in enumerate(messages)
     )
+
+
+def _values(name: str, message: pb.Condition) -> tuple[str, ...]:
+    """Those of an enum as the domain writes them, whether they came as SOURCE_TYPE_SLACK, SLACK or slack. One that is
+    none would find nothing without saying why."""
+    if message.field not in NAMES_BY_FIELD:
+        return tuple(message.any_of.values)
+    prefix, known = NAMES_BY_FIELD[message.field]
+    values = tuple(value.lower().removeprefix(prefix) for value in message.any_of.values)
+    for value in values:
+        if value not in known:
+            raise InvalidField(name, f"{message.field} {value!r} is none of {', '.join(known)}")
+    return values
 
 
 def _result(result: Result) -> pb.RetrieveResult:

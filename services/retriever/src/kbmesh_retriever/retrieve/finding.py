@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from kbmesh_rpc.deadline import Deadline
-from kbmesh_rpc.errors import KbmeshError, Reason
+from kbmesh_rpc.errors import EmptyText, KbmeshError, Reason
 
 from kbmesh_retriever.catalog.port import CatalogReader
 from kbmesh_retriever.keywords.analyser import encode_query
@@ -130,9 +130,17 @@ class Finder:
         if any(isinstance(one, QueryVectors) for one in vectors.values()):
             self._estimates.observe(Step.EMBED, self._clock() - started)
         errors = [one for one in vectors.values() if isinstance(one, KbmeshError)]
+        unread = len(errors) == len(vectors) and any(isinstance(error, EmptyText) for error in errors)
+        if unread and not _has_words(question):
+            raise EmptyText("query")  # such as a zero-width space: no fault of the knowledge bases
         if not question.strategy.uses_keywords and len(errors) == len(vectors) and not all(map(is_mismatch, errors)):
             raise next(error for error in errors if not is_mismatch(error))
         return vectors, {} if guessed is None else guessed.result()
+
+
+def _has_words(question: Question) -> bool:
+    """Whether there is anything to search by but vectors."""
+    return question.strategy.uses_keywords and bool(encode_query(question.query).indices)
 
 
 def _note_search(found: SearchOutcome, journal: Journal) -> None:
