@@ -21,7 +21,7 @@ from uuid import UUID
 
 import numpy as np
 from kbmesh_retriever.retrieve.fusion import Channel, Entry, FusionMethod, FusionOptions, RankedList, fuse_lists
-from kbmesh_retriever.retrieve.trust import AskedTerms, Trust
+from kbmesh_retriever.retrieve.trust import AskedIdentifiers, trust_in_keywords, trust_in_vectors
 from numpy.typing import NDArray
 
 from benchmarks.ranking import Encoder, Ranking, Scored, score_by_vectors, score_by_words
@@ -82,15 +82,15 @@ def compare(folder: Path, encoder: Encoder, *, split: str, most_queries: int | N
         "bm25": [[place for place, _ in one] for one in by_words],
         "vectors": [[place for place, _ in one] for one in by_vectors],
     }
-    trusts = [
-        AskedTerms(query).trust_by(texts[one[0][0]]) if one else Trust(keyword=0.0, vector=1.0)
+    telling = [
+        AskedIdentifiers(query).vectors_tell_apart(texts[one[0][0]]) if one else 1.0
         for query, one in zip(queries, by_words, strict=True)
     ]
     for method in FusionMethod:
         options = FusionOptions(method=method)
         ways[method.value] = [
             _fused(words, vectors, trust, options)
-            for words, vectors, trust in zip(by_words, by_vectors, trusts, strict=True)
+            for words, vectors, trust in zip(by_words, by_vectors, telling, strict=True)
         ]
     gains = {name: _ndcg(rankings, grades) for name, rankings in ways.items()}
     adaptive = gains[FusionMethod.ADAPTIVE.value]
@@ -126,10 +126,12 @@ def _lines(path: Path) -> list[dict[str, str]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
-def _fused(words: Scored, vectors: Scored, trust: Trust, options: FusionOptions) -> Ranking:
+def _fused(words: Scored, vectors: Scored, telling: float, options: FusionOptions) -> Ranking:
+    in_words = trust_in_keywords([score for _, score in words])
+    in_vectors = trust_in_vectors([score for _, score in vectors]) * telling
     lists = [
-        RankedList(channel=Channel.KEYWORD, entries=_entries(words), trust=trust.keyword),
-        RankedList(channel=Channel.VECTOR, entries=_entries(vectors), trust=trust.vector),
+        RankedList(channel=Channel.KEYWORD, entries=_entries(words), trust=in_words),
+        RankedList(channel=Channel.VECTOR, entries=_entries(vectors), trust=in_vectors),
     ]
     return [fused.key.int for fused in fuse_lists(lists, options)]
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kbmesh_retriever.retrieve.fusion import Channel, Entry, FusionMethod, FusionOptions, RankedList, fuse_lists
-from kbmesh_retriever.retrieve.scaling import by_distribution, by_range, of_best
-from kbmesh_retriever.retrieve.trust import AskedTerms
+from kbmesh_retriever.retrieve.scaling import by_distribution, by_range
+from kbmesh_retriever.retrieve.trust import AskedIdentifiers, relative_fall, trust_in_keywords, trust_in_vectors
 
 A, B, C, D = (UUID(int=number) for number in range(1, 5))
 METHODS = list(FusionMethod)
@@ -28,7 +28,10 @@ def ranked(
 
 
 def both(words: dict[UUID, float], vectors: dict[UUID, float], *, trust: float = 1.0) -> list[RankedList]:
-    return [ranked(Channel.KEYWORD, words, trust=trust), ranked(Channel.VECTOR, vectors)]
+    return [
+        ranked(Channel.KEYWORD, words, trust=trust),
+        ranked(Channel.VECTOR, vectors, trust=trust if trust == 0 else 1.0),
+    ]
 
 
 def keys(lists: list[RankedList], **options: object) -> list[UUID]:
@@ -42,7 +45,7 @@ def test_the_best_of_both_channels_has_one() -> None:
         assert fused[0].score == pytest.approx(1)
 
 
-def test_words_that_hardly_cover_the_question_leave_it_to_the_vectors() -> None:
+def test_words_that_are_little_trusted_leave_the_question_to_the_vectors() -> None:
     words, vectors = {A: 9.0, B: 8.0}, {C: 0.7, D: 0.6, A: 0.2}
     assert keys(both(words, vectors, trust=1.0))[0] == A
     assert keys(both(words, vectors, trust=0.2))[0] == C
@@ -52,33 +55,45 @@ def test_an_identifier_that_one_passage_holds_comes_first() -> None:
     """Where its vector is one of many alike. RRF leaves it behind those that stand fair in both lists."""
     words = {A: 30.0} | {UUID(int=number): 6.0 - number / 100 for number in range(10, 20)}
     vectors = {UUID(int=number): 0.6 - number / 1000 for number in range(10, 22)}
-    assert keys(both(words, vectors))[0] == A
-    assert keys(both(words, vectors), method=FusionMethod.RRF)[0] != A
+    lists = [
+        ranked(Channel.KEYWORD, words, trust=trust_in_keywords(list(words.values()))),
+        ranked(Channel.VECTOR, vectors, trust=trust_in_vectors(list(vectors.values()))),
+    ]
+    assert keys(lists)[0] == A
+    assert keys(lists, method=FusionMethod.RRF)[0] != A
 
 
 @pytest.mark.parametrize(
-    ("query", "passage", "expected"),
+    ("scores", "expected"),
     [
-        ("restart the payment pods", "Restart every payment pod.", 1.0),
-        ("restart the payment pods", "The pods are green.", 1 / 3),
-        ("srv-037", "srv-037 is in rack 4", 1.0),
-        ("srv-037", "srv-036 is in rack 4", 0.5 / 3),
-        ("!?", "anything", 0.0),
-        ("restart", "", 0.0),
+        ([], 0.0),
+        ([0.0], 0.0),
+        ([-0.2, -0.3], 0.0),
+        ([7.0], 1.0),
+        ([7.0] * 9, 1.0),
+        ([7.0] * 10, 0.0),
+        ([8.0, *[2.0] * 20], 0.75),
+        ([0.5, *[-0.5] * 12], 1.0),
     ],
 )
-def test_coverage_is_the_share_of_the_question_that_a_passage_holds(query: str, passage: str, expected: float) -> None:
-    assert AskedTerms(query).trust_by(passage).keyword == pytest.approx(expected)
+def test_trust_is_how_far_the_first_stands_above_the_tenth(scores: list[float], expected: float) -> None:
+    assert relative_fall(scores) == pytest.approx(expected)
 
 
 def test_vectors_are_trusted_less_the_more_the_question_is_an_identifier() -> None:
-    of_words = AskedTerms("restart the payment pods").trust_by("Restart every payment pod.")
-    mixed = AskedTerms("restart srv-037").trust_by("To restart srv-037, call operations.")
-    alone = AskedTerms("srv-037").trust_by("srv-037 is in rack 4")
-    unknown = AskedTerms("srv-037").trust_by("Nothing is known of it.")
-    assert of_words.vector == unknown.vector == 1
-    assert 0 < mixed.vector < 1
-    assert alone.vector == pytest.approx(0)
+    of_words = AskedIdentifiers("restart the payment pods").vectors_tell_apart("Restart every payment pod.")
+    mixed = AskedIdentifiers("restart srv-037").vectors_tell_apart("To restart srv-037, call operations.")
+    alone = AskedIdentifiers("srv-037").vectors_tell_apart("srv-037 is in rack 4")
+    unknown = AskedIdentifiers("srv-037").vectors_tell_apart("Nothing is known of it.")
+    nothing = AskedIdentifiers("!?").vectors_tell_apart("anything")
+    assert of_words == unknown == nothing == 1
+    assert 0 < mixed < 1
+    assert alone == pytest.approx(0)
+
+
+def test_without_trust_in_either_channel_both_count_as_asked() -> None:
+    words, vectors = {A: 9.0, B: 9.0}, {B: 0.7, A: 0.7}
+    assert [one.score for one in fuse_lists(both(words, vectors, trust=0.0), FusionOptions())] == [1.0, 1.0]
 
 
 def test_a_channel_of_weight_nothing_only_fills_up() -> None:
@@ -170,7 +185,7 @@ def test_the_scale_of_a_channel_does_not_matter(
 @given(st.lists(st.floats(-1e300, 1e300), max_size=6))
 @settings(max_examples=80, deadline=None)
 def test_scaled_scores_lie_between_nothing_and_one(scores: list[float]) -> None:
-    for scale in (by_range, by_distribution, of_best):
+    for scale in (by_range, by_distribution):
         scaled = scale(scores)
         assert len(scaled) == len(scores)
         assert all(0 <= value <= 1 for value in scaled)
@@ -179,4 +194,3 @@ def test_scaled_scores_lie_between_nothing_and_one(scores: list[float]) -> None:
 def test_equal_scores_are_scaled_alike() -> None:
     assert by_range([2.0, 2.0]) == [1.0, 1.0]
     assert by_distribution([2.0, 2.0]) == [0.5, 0.5]
-    assert of_best([2.0, 2.0]) == [1.0, 1.0]

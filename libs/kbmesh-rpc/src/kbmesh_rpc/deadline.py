@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
 
-
 _RESERVE_SHARE = 0.2
 
 
@@ -36,6 +35,6 @@ class Deadline:
         return type(self)(at=self.at - reserve_seconds, clock=self.clock)
 
     def with_reserve(self, seconds: float) -> Self:
-        """An earlier deadline, for work whose result has to be sent in time: by `seconds`, or by a fifth of what is left
-        where that is less, so that a short deadline is not all reserve."""
+        """An earlier deadline, for work whose result has to be sent in time: by `seconds`, or by a fifth of what is
+        left where that is less, so that a short deadline is not all reserve."""
         return self.less(min(seconds, _RESERVE_SHARE * self.remaining()))

@@ -17,7 +17,7 @@ from kbmesh_retriever.retrieve.fusion import (
 )
 from kbmesh_retriever.retrieve.search import Found, Lists
 from kbmesh_retriever.retrieve.stage import ScoreStage
-from kbmesh_retriever.retrieve.trust import AskedIdentifiers, relative_fall
+from kbmesh_retriever.retrieve.trust import AskedIdentifiers, trust_in_keywords, trust_in_vectors
 
 
 def above(lists: Lists, stage: ScoreStage) -> tuple[Found, ...]:
@@ -43,16 +43,16 @@ def fuse(all_lists: Sequence[Lists], queries: Sequence[str], options: FusionOpti
         of_query = [lists for lists in all_lists if lists.query == query]
         by_words = _merge(of_query, ScoreStage.KEYWORD, lambda lists: lists.target.knowledge_base.collection)
         by_vectors = _merge(of_query, ScoreStage.VECTOR, lambda lists: lists.target.knowledge_base.model_fingerprint)
-        in_vectors = 1.0
+        telling = 1.0
         if adaptive and by_words and by_vectors:
             asked = AskedIdentifiers(queries[query])
-            in_vectors = min(asked.trust_in_vectors(seen[one.entries[0].key].fragment.passage) for one in by_words)
+            telling = min(asked.vectors_tell_apart(seen[one.entries[0].key].fragment.passage) for one in by_words)
         # Keywords first: they win ties.
         of_words = [
-            RankedList(query=query, channel=Channel.KEYWORD, entries=one.entries, trust=one.fall) for one in by_words
+            RankedList(query=query, channel=Channel.KEYWORD, entries=one.entries, trust=one.trust) for one in by_words
         ]
         of_vectors = [
-            RankedList(query=query, channel=Channel.VECTOR, entries=one.entries, trust=one.fall * in_vectors)
+            RankedList(query=query, channel=Channel.VECTOR, entries=one.entries, trust=one.trust * telling)
             for one in by_vectors
         ]
         ranked += [*of_words, *of_vectors]
@@ -73,8 +73,8 @@ class _Merged:
 
     entries: Sequence[Entry]
     """Above the thresholds."""
-    fall: float
-    """Of all scores: a threshold that leaves few says nothing of the head."""
+    trust: float
+    """By all scores: a threshold that leaves few says nothing of the head."""
 
 
 def _merge(all_lists: Iterable[Lists], stage: ScoreStage, group: Callable[[Lists], str]) -> list[_Merged]:
@@ -94,11 +94,11 @@ def _merge(all_lists: Iterable[Lists], stage: ScoreStage, group: Callable[[Lists
             ]
         )
         if entries:
-            found = [
-                one for lists in of_group for one in (lists.dense if stage is ScoreStage.VECTOR else lists.keyword)
-            ]
-            scores = {one.fragment.chunk_id: one.score for one in found}
-            merged.append(_Merged(entries=entries, fall=relative_fall(sorted(scores.values(), reverse=True))))
+            is_dense = stage is ScoreStage.VECTOR
+            found = [one for lists in of_group for one in (lists.dense if is_dense else lists.keyword)]
+            scores = sorted({one.fragment.chunk_id: one.score for one in found}.values(), reverse=True)
+            trust = trust_in_vectors(scores) if is_dense else trust_in_keywords(scores)
+            merged.append(_Merged(entries=entries, trust=trust))
     return merged
 
 

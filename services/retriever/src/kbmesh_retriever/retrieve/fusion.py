@@ -4,8 +4,8 @@
   ranks from 1. Qdrant's own fusion counts ranks from 0 and lets weights divide the rank, so that a favoured list's best
   hit can end last.
 - The other methods scale each list's scores to 0 to 1 and add them, times the channel's share of all weights. WEIGHTED
-  scales by the range of the list, DISTRIBUTION by its mean and deviation. ADAPTIVE scales vector lists by their range
-  and keyword lists by their best score, and weighs these by how far they can be trusted.
+  scales by the range of the list, DISTRIBUTION by its mean and deviation. ADAPTIVE scales by the range, and weighs each
+  list by how far it can be trusted with the question.
 
 The lists of several phrasings of a question are fused for each phrasing, and those orders by RRF.
 """
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
 
-from kbmesh_retriever.retrieve.scaling import by_distribution, by_range, of_best
+from kbmesh_retriever.retrieve.scaling import by_distribution, by_range
 
 RRF_K = 60
 
@@ -149,12 +149,7 @@ def _scaled(lists: Sequence[RankedList], options: FusionOptions) -> list[Shares]
     for one, weight in zip(lists, weights, strict=True):
         entries = _distinct(one.entries)
         scores = [entry.score for entry in entries]
-        if options.method is FusionMethod.DISTRIBUTION:
-            scaled = by_distribution(scores)
-        elif adaptive and one.channel is Channel.KEYWORD:
-            scaled = of_best(scores)
-        else:
-            scaled = by_range(scores)
+        scaled = by_distribution(scores) if options.method is FusionMethod.DISTRIBUTION else by_range(scores)
         share = weight / total if total > 0 else 0.0
         all_shares.append(
             [(entry.key, share * entry.weight * value) for entry, value in zip(entries, scaled, strict=True)]

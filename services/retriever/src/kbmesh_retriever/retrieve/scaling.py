@@ -29,10 +29,3 @@ def by_distribution(scores: Sequence[float]) -> list[float]:
     if not deviation > 0 or math.isinf(deviation):
         return [0.5] * len(scores)
     return [min(1.0, max(0.0, 0.5 + distance / (2 * _DEVIATIONS * deviation))) for distance in distances]
-
-
-def of_best(scores: Sequence[float]) -> list[float]:
-    """Each score as a share of the list's best, which keeps how far ahead the best is. For scores above 0, of which 0
-    means nothing in common, as BM25's. A score that is not above 0 has 0."""
-    best = max(scores, default=0.0)
-    return [score / best if score > 0 and best > 0 else 0.0 for score in scores]

@@ -2,7 +2,9 @@
 
 A list whose best hit stands far above the tenth has found something; one whose first ten are all alike has not,
 whatever its best score is. So the trust in a list is how far its scores fall from the first to the tenth, as a share of
-the first. BM25 of common words, and vectors of a language that the model does not know, both lose their weight by that.
+the first; for keywords the square of that, since BM25 falls further than cosines do: passages of other words share
+little with a question, but all passages of a language have some likeness. BM25 of common words, and vectors of a
+language that the model does not know, both lose their weight by that.
 One thing scores do not tell: vectors of identifiers that differ in one digit are all alike. So the trust in vectors
 also falls as what the question shares with the best keyword hit is identifiers, and is nothing where it is one
 identifier alone. docs/decisions/0016-adaptive-fusion.md has what was measured.
@@ -16,6 +18,16 @@ from kbmesh_retriever.keywords.terms import WHOLE_IDENTIFIER_WEIGHT, document_to
 
 _HEAD = 10
 """Places over which the fall is taken."""
+
+
+def trust_in_keywords(scores: Sequence[float]) -> float:
+    """0 to 1, from the list's BM25 scores, best first."""
+    return relative_fall(scores) ** 2
+
+
+def trust_in_vectors(scores: Sequence[float]) -> float:
+    """0 to 1, from the list's vector scores, best first."""
+    return relative_fall(scores)
 
 
 def relative_fall(scores: Sequence[float]) -> float:
@@ -36,7 +48,7 @@ class AskedIdentifiers:
         self._weights = dict(zip(asked.indices, asked.values, strict=True)) if asked is not None else {}
         self._total = math.fsum(self._weights.values())
 
-    def trust_in_vectors(self, best_keyword_hit: str) -> float:
+    def vectors_tell_apart(self, best_keyword_hit: str) -> float:
         """1 less the square of the share that identifiers which the hit holds have in the weight of the query."""
         if not self._total > 0:
             return 1.0
