@@ -1,11 +1,16 @@
 """Which files an ingestion takes, and what it calls them."""
 
+import errno
 import os
+import socket
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kbmesh_cli.errors import CliError
-from kbmesh_cli.sources import find_files, read_document
+from kbmesh_cli.manifest import read_manifest
+from kbmesh_cli.sources import SourceFile, find_files, read_document
 from kbmesh_client import IngestDocument, IngestResult
 
 
@@ -110,3 +115,63 @@ def test_a_file_that_went_meanwhile_has_a_failed_result(tree: Path) -> None:
     assert isinstance(result, IngestResult)
     assert result.error is not None
     assert result.error.reason == "DOCUMENT_UNREADABLE"
+
+
+def test_a_file_keeps_its_name_whatever_links_lead_to_it(tree: Path) -> None:
+    (tree / "docs" / "a-link.md").symlink_to(tree / "docs" / "b.md")
+    (tree / "docs" / "z-link.md").symlink_to(tree / "docs" / "b.md")
+    assert names("docs") == ["docs/b.md", "docs/a/deep.txt"]
+    (tree / "docs" / "far.md").symlink_to(tree / "other" / "b.md")
+    assert names("docs") == ["docs/b.md", "docs/far.md", "docs/a/deep.txt"]
+
+
+def test_a_folder_that_cannot_be_listed_is_told_of(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files are not gone, although they are not found."""
+    scandir, listdir = os.scandir, os.listdir
+
+    def closed(path: Any, within: Callable[[Any], Any]) -> Any:
+        if Path(path).name == "a":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return within(path)
+
+    monkeypatch.setattr(os, "scandir", lambda path: closed(path, scandir))
+    monkeypatch.setattr(os, "listdir", lambda path: closed(path, listdir))
+    file, folder = find_files([Path("docs")])
+    assert (file.external_id, folder.external_id) == ("docs/b.md", "docs/a/")
+    result = read_document(folder, max_bytes=100)
+    assert isinstance(result, IngestResult)
+    assert result.error is not None
+    assert result.error.reason == "DOCUMENT_UNREADABLE"
+    assert "Permission denied" in result.error.message
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "device", "folder", "nul"])
+def test_what_is_no_file_fails_alone_and_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    path = tmp_path / "x"
+    with socket.socket(socket.AF_UNIX) as listening:
+        match kind:
+            case "pipe":
+                os.mkfifo(path)
+            case "socket":
+                monkeypatch.chdir(tmp_path)  # a socket's name is short
+                listening.bind("x")
+            case "device":
+                path = Path("/dev/zero")
+            case "folder":
+                path.mkdir()
+            case "nul":
+                path = tmp_path / "a\0b"
+        result = read_document(SourceFile(external_id="x", path=path), max_bytes=100)
+    assert isinstance(result, IngestResult)
+    assert result.error is not None
+    assert result.error.reason == "DOCUMENT_UNREADABLE"
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, '{"metadata": {"a": ' + "9" * 5000 + "}}", '{"uri": "file://[x"}'])
+def test_no_line_of_a_manifest_ends_the_run(tmp_path: Path, line: str) -> None:
+    (tmp_path / "list").write_text(f'\ufeff{{"path": "a"}}\n{line}\n{{"path": "b"}}\n')
+    first, broken, last = read_manifest(tmp_path / "list", None)
+    assert (first.external_id, last.external_id) == ("a", "b")
+    assert isinstance(broken, IngestResult)
+    assert broken.error is not None
+    assert broken.error.reason == "INVALID_FIELD"

@@ -1,7 +1,8 @@
 """A night's ingestion breaks off in the middle, and goes on in the morning under its name."""
 
+import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -133,6 +134,30 @@ async def test_what_is_said_of_a_document_changes_in_a_job_as_well(workshop: Wor
                 tuple(more.get("principals", ())),
             )
         assert await ingested(client, document) == {"a": True}
+
+
+@pytest.mark.parametrize("waits", ["for a document", "for a result"])
+async def test_a_job_whose_caller_left_has_not_come_to_its_end(
+    workshop: Workshop, retriever_address: str, waits: str
+) -> None:
+    await workshop.make()
+
+    async def documents() -> AsyncIterator[IngestDocument]:
+        for number in range(9):
+            yield IngestDocument(external_id=f"d{number}", content=f"Text number {number}.")
+        if waits == "for a document":
+            await asyncio.Event().wait()
+
+    async with AsyncKbmeshClient(retriever_address) as client:
+        results = client.ingest("handbook", documents(), job_id="j", concurrency=3)
+        await anext(results)
+        await results.aclose()
+        while not (job := await client.get_job("handbook", "j")).new_documents:  # noqa: ASYNC110 - written after the call
+            await asyncio.sleep(0.01)
+        assert job.finished_at is None
+        resumed = [entry async for entry in client.ingest("handbook", [], job_id="j")]
+        assert resumed == []
+        assert (await client.get_job("handbook", "j")).finished_at is not None
 
 
 async def test_jobs_are_a_tenants_own(workshop: Workshop, retriever_address: str) -> None:

@@ -218,6 +218,7 @@ async def test_a_stream_ends_with_its_knowledge_base(workshop: Workshop, service
     failed = await call.read()
     assert failed.outcome == pb.INGEST_OUTCOME_FAILED
     assert failed.error.reason == errors_pb2.ERROR_REASON_KNOWLEDGE_BASE_NOT_FOUND
+    assert failed.error.metadata["knowledge_base"] == "x", "the name that the caller knows"
     assert (await refused(call.read)).reason is Reason.KNOWLEDGE_BASE_NOT_FOUND
     assert await workshop.points(new) == 0
 

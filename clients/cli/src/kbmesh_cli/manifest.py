@@ -50,6 +50,8 @@ class Shard:
         if not index.isdecimal():
             raise CliError("USAGE", f"--shard {text!r} names no index, and {COMPLETION_INDEX} is not set to one")
         shard = cls(index=int(index), count=int(found[2]))
+        if not shard.count:
+            raise CliError("USAGE", f"--shard {text!r}: there must be at least one part")
         if shard.index >= shard.count:
             raise CliError("USAGE", f"--shard {shard.index}/{shard.count}: the index must be 0 to {shard.count - 1}")
         return shard
@@ -69,12 +71,13 @@ def read_manifest(path: Path, shard: Shard | None) -> Iterator[SourceFile | Inge
     Raises CliError where the list cannot be read.
     """
     try:
-        with path.open(encoding="utf-8", errors="surrogateescape") as lines:
+        with path.open(encoding="utf-8-sig", errors="surrogateescape") as lines:
             for number, line in enumerate(lines, 1):
                 if not line.strip():
                     continue
                 try:
                     entry = _entry(line)
+                    source = _source(entry, path)
                 except ValueError as error:
                     name = f"{path.name}:{number}"
                     if shard is None or shard.has(name):
@@ -82,7 +85,7 @@ def read_manifest(path: Path, shard: Shard | None) -> Iterator[SourceFile | Inge
                     continue
                 if shard is not None and not shard.has(entry.external_id):
                     continue
-                yield _source(entry, path)
+                yield source
     except OSError as error:
         raise CliError("FILE_NOT_FOUND", f"{path} cannot be read: {error.strerror or error}") from error
 
@@ -97,6 +100,8 @@ def _entry(line: str) -> _Entry:
         value = json.loads(line)
     except json.JSONDecodeError as error:
         raise ValueError(f"is no JSON: {error.msg}") from error
+    except RecursionError as error:
+        raise ValueError("is nested too deeply") from error
     if isinstance(value, str):
         value = {"path": value}
     if not isinstance(value, dict):

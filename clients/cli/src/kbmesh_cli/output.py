@@ -43,7 +43,11 @@ def counted(number: int, noun: str) -> str:
 
 def print_json(value: object) -> None:
     """Writes one object as one line."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+    try:
+        sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+    except UnicodeEncodeError:
+        # Half of a surrogate pair, such as a name that is no text has, or a stdout of few characters.
+        sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
     sys.stdout.flush()
 
 

@@ -18,12 +18,14 @@ def missing_documents(
     """External ids of the documents below `folders` that are not in `found`, and how many documents there are below.
 
     A document is below a folder by its name, and was taken in from a file: others' documents may be named like it.
+    Where a folder could not be listed, which is in `found` with "/" after its name, nothing below it is missing.
     """
+    unlisted = tuple("" if name == "./" else name for name in found if name.endswith("/"))
     missing, below = [], 0
     for document in client.list_documents(knowledge_base, page_size=1000):
         if document.uri.startswith("file:") and any(_is_below(document.external_id, folder) for folder in folders):
             below += 1
-            if document.external_id not in found:
+            if document.external_id not in found and not document.external_id.startswith(unlisted):
                 missing.append(document.external_id)
     return missing, below
 

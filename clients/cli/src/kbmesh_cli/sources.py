@@ -1,6 +1,7 @@
 """Files to take in: found in folders, named in a stable way, read one at a time."""
 
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -35,7 +36,8 @@ def find_files(paths: Sequence[Path], *, base: Path | None = None) -> list[Sourc
 
     A file is named by the path as it was given ("docs/a.md" of `ingest docs`), so the same command from the same place
     names it the same; or relative to `base`. Hidden files and folders and the usual junk are skipped unless named.
-    A folder that is a Slack export, and a zip file of one that is too large for a document, gives its channels.
+    A folder that is a Slack export, and a zip file of one that is too large for a document, gives its channels. A
+    folder that cannot be listed is given itself, with "/" after its name: read_document tells why.
     Raises CliError for a path that there is not, or one outside `base`.
     """
     found: dict[Path, SourceFile] = {}
@@ -44,13 +46,19 @@ def find_files(paths: Sequence[Path], *, base: Path | None = None) -> list[Sourc
             raise CliError("FILE_NOT_FOUND", f"there is no {given}")
         for path, channel in _walk(given) if given.is_dir() else _file(given):
             name = path if channel is None else path.with_name(f"{channel.name}.slack.zip")
-            source = SourceFile(external_id=_name(name, base), path=path, channel=channel)
-            found.setdefault(path.resolve(), source)
+            # A folder that cannot be listed stands for what may be in it; no file is named so.
+            ending = "/" if channel is None and path.is_dir() else ""
+            source = SourceFile(external_id=_name(name, base) + ending, path=path, channel=channel)
+            there = found.get(real := path.resolve())
+            # The file's own name is its name, whatever links lead to it.
+            if there is None or (there.path.is_symlink() and not path.is_symlink()):
+                found[real] = source
     return list(found.values())
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, SlackChannel | None]]:
-    for parent, folders, files in os.walk(folder):
+    unreadable: list[OSError] = []
+    for parent, folders, files in os.walk(folder, onerror=unreadable.append):
         channels = {channel.name: channel for channel in slack_channels(Path(parent))}
         for name, channel in channels.items():
             yield Path(parent, name), channel
@@ -63,6 +71,7 @@ def _walk(folder: Path) -> Iterator[tuple[Path, SlackChannel | None]]:
             path = Path(parent, name)
             if not name.startswith(".") and path.is_file() and not (channels and name in LISTS):
                 yield from _file(path)
+    yield from ((Path(error.filename), None) for error in unreadable)
 
 
 def _file(path: Path) -> Iterator[tuple[Path, SlackChannel | None]]:
@@ -93,24 +102,42 @@ def read_document(source: SourceFile, *, max_bytes: int) -> IngestDocument | Ing
         return _read_channel(source, source.channel, max_bytes=max_bytes)
     try:
         status = source.path.stat()
-        if status.st_size > max_bytes:
-            return failed(
-                source,
-                "DOCUMENT_TOO_LARGE",
-                f"{status.st_size:,} bytes are more than the limit of {max_bytes:,}",
-                limit=str(max_bytes),
-                actual=str(status.st_size),
-            )
-        content = source.path.read_bytes()
-    except OSError as error:
-        return failed(source, "DOCUMENT_UNREADABLE", f"cannot be read: {error.strerror or error}")
+        if stat.S_ISDIR(status.st_mode):
+            os.listdir(source.path)
+            return failed(source, "DOCUMENT_UNREADABLE", "cannot be read: it is a folder")
+        if not stat.S_ISREG(status.st_mode):
+            # A pipe may wait for ever for somebody who writes, and a device never end.
+            return failed(source, "DOCUMENT_UNREADABLE", "cannot be read: it is no file but a pipe, socket or device")
+        with source.path.open("rb") as file:
+            # It may grow, or say nothing of its size.
+            content = file.read(max_bytes + 1)
+    except (OSError, ValueError) as error:
+        said = error.strerror if isinstance(error, OSError) and error.strerror else error
+        return failed(source, "DOCUMENT_UNREADABLE", f"cannot be read: {said}")
+    if len(content) > max_bytes:
+        size = max(status.st_size, len(content))
+        return failed(
+            source,
+            "DOCUMENT_TOO_LARGE",
+            f"{size:,} bytes are more than the limit of {max_bytes:,}",
+            limit=str(max_bytes),
+            actual=str(size),
+        )
     return IngestDocument(
         external_id=source.external_id,
         content=content,
         filename=PurePosixPath(source.external_id).name,
         uri=source.path.absolute().as_uri(),
-        **{"created_at": datetime.fromtimestamp(status.st_mtime, UTC), **source.described},
+        **{"created_at": _moment(status.st_mtime), **source.described},
     )
+
+
+def _moment(seconds: float) -> datetime | None:
+    """None where the calendar does not reach that far: file systems do."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def _read_channel(source: SourceFile, channel: SlackChannel, *, max_bytes: int) -> IngestDocument | IngestResult:

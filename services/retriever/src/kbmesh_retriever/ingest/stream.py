@@ -88,6 +88,7 @@ class _Stream:
         self.fatal: KbmeshError | None = None
 
     async def work(self, documents: AsyncIterator[IncomingDocument]) -> None:
+        finished = False
         try:
             async with asyncio.TaskGroup() as group:
                 needs = self._ingester.needs_together(self._knowledge_base, group)
@@ -98,21 +99,26 @@ class _Stream:
                     except KbmeshError as error:
                         # What came before it is in work, and its results are given first.
                         self.fatal = error
-                        return
+                        break
                     if document is None:
-                        return
+                        break
                     size = len(document.content or b"")
                     await self._bytes.take(size)
                     group.create_task(self._one(document, size, needs))
+            finished = self.fatal is None
         finally:
+            # A caller who left has not come to the end.
             if self._record is not None:
-                await self._record.close(finished=self.fatal is None)
+                await self._record.close(finished=finished)
 
     async def _one(self, document: IncomingDocument, size: int, needs: Needs) -> None:
         ends_all = False
         try:
             result = await self._ingest(document, needs)
-        except (KnowledgeBaseNotFound, ModelMismatch) as error:
+        except (KnowledgeBaseNotFound, ModelMismatch) as caught:
+            gone = isinstance(caught, KnowledgeBaseNotFound)
+            # By the name that the caller knows; what failed may know it by its id only.
+            error = KnowledgeBaseNotFound(self._knowledge_base.name) if gone else caught
             self.fatal = error
             ends_all = True
             result = await self._failed(document, error)
