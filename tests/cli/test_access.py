@@ -137,5 +137,6 @@ async def test_the_sdk_sends_and_reads_all_of_it(script: Script, endpoint: str) 
     assert failed.error.reason == "INVALID_FIELD"
     with KbmeshClient(endpoint) as sync, pytest.raises(ValueError, match="several"):
         sync.create_knowledge_base("hr", readers="ann")
-    with pytest.raises(ValueError, match="principal"):
-        KbmeshClient(endpoint, principals=["ann,bob"])
+    for asked_as_another in ("ann,bob", "ann ", " ann"):
+        with pytest.raises(ValueError, match="principal"):
+            KbmeshClient(endpoint, principals=[asked_as_another])

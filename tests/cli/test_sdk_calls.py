@@ -41,7 +41,7 @@ async def test_the_caller_and_the_deadline_arrive(script: Script, endpoint: str)
     assert default.deadline.at - named.deadline.at == pytest.approx(7, abs=3)
 
 
-@pytest.mark.parametrize("tenant", ["", "a,b", "ä", "a\n"])
+@pytest.mark.parametrize("tenant", ["", "a,b", "ä", "a\n", "a ", " a", "a b"])
 def test_a_tenant_that_cannot_travel_is_refused(tenant: str) -> None:
     with pytest.raises(ValueError, match="tenant"):
         KbmeshClient(tenant=tenant)

@@ -165,3 +165,14 @@ async def test_ret_17_the_longest_query_is_answered_and_what_was_not_read_is_tol
     assert statuses_of(answer)["a"] in {Status.OK, Status.BELOW_THRESHOLD}
     assert {stage for stage, _ in degraded(answer)} <= {Stage.EMBED}
     assert {reason for _, reason in degraded(answer)} <= {Reason.TEXT_TOO_LONG}
+
+
+async def test_words_that_are_too_many_to_be_searched_are_told(world: World) -> None:
+    """The one that matters comes last, and nothing else would say why it is not found."""
+    await world.make("a", RESTART)
+    many = [f"w{number}" for number in range(200)]
+    for query, told in ((" ".join([*many, "deployment"]), True), ("failed deployment", False)):
+        answer = await world.ask(query, "a", strategy=Strategy.HYBRID)
+        assert ((Stage.SEARCH, Reason.TEXT_TOO_LONG) in degraded(answer)) is told
+    by_vectors = await world.ask(" ".join(many), "a", strategy=Strategy.VECTOR_ONLY)
+    assert (Stage.SEARCH, Reason.TEXT_TOO_LONG) not in degraded(by_vectors)

@@ -43,6 +43,19 @@ def encode_document(text: str) -> SparseVector:
 
 def encode_query(text: str) -> SparseVector:
     """The weights of a query's terms; empty where it holds no word. Stop words are left out unless it has no other."""
+    weights, counts = _weigh(text)
+    kept = sorted(weights, key=lambda index: -weights[index])[:MAX_QUERY_TERMS]  # stable: the query's order within one
+    indices = tuple(sorted(kept))
+    return SparseVector(indices=indices, values=tuple(weights[i] * min(counts[i], MAX_MULTIPLICITY) for i in indices))
+
+
+def terms_left_out(text: str) -> int:
+    """How many of a query's distinct terms are over `MAX_QUERY_TERMS`, so that `encode_query` leaves them out."""
+    return max(0, len(_weigh(text)[0]) - MAX_QUERY_TERMS)
+
+
+def _weigh(text: str) -> tuple[dict[int, float], dict[int, int]]:
+    """The weight of each term of a query, and how often it has it."""
     tokens = list(query_tokens(text))
     meaningful = [token for token in tokens if not token.is_stop_word] or tokens
     weights: dict[int, float] = {}
@@ -52,9 +65,7 @@ def encode_query(text: str) -> SparseVector:
             index = term_id(term.text)
             counts[index] += 1
             weights[index] = max(weights.get(index, 0.0), term.weight)
-    kept = sorted(weights, key=lambda index: -weights[index])[:MAX_QUERY_TERMS]  # stable: the query's order within one
-    indices = tuple(sorted(kept))
-    return SparseVector(indices=indices, values=tuple(weights[i] * min(counts[i], MAX_MULTIPLICITY) for i in indices))
+    return weights, counts
 
 
 def term_id(term: str) -> int:

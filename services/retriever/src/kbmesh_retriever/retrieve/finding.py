@@ -8,7 +8,7 @@ from kbmesh_rpc.deadline import Deadline
 from kbmesh_rpc.errors import EmptyText, KbmeshError, Reason
 
 from kbmesh_retriever.catalog.port import CatalogReader
-from kbmesh_retriever.keywords.analyser import encode_query
+from kbmesh_retriever.keywords.analyser import MAX_QUERY_TERMS, encode_query, terms_left_out
 from kbmesh_retriever.llm import Rephraser
 from kbmesh_retriever.mesh.port import EmbedderPort
 from kbmesh_retriever.retrieve.estimates import Step
@@ -76,6 +76,7 @@ class Finder:
             journal.decide(Stage.SEARCH, f"up to {seconds * 1000:.0f} ms")
             found = await self._searcher.search(probes, seconds=seconds, budget=budget)
         failures |= found.failures
+        _note_words(question, probes, journal)
         _note_search(found, journal)
         journal.note_lists(found.lists, found.documents)
         return Run(
@@ -141,6 +142,13 @@ class Finder:
 def _has_words(question: Question) -> bool:
     """Whether there is anything to search by but vectors."""
     return question.strategy.uses_keywords and bool(encode_query(question.query).indices)
+
+
+def _note_words(question: Question, probes: Sequence[Probe], journal: Journal) -> None:
+    """The caller's own query alone: a rephrasing adds to it."""
+    if any(probe.sparse is not None for probe in probes) and (left_out := terms_left_out(question.query)):
+        message = f"the query has {left_out} distinct words over the limit of {MAX_QUERY_TERMS}: searched without these"
+        journal.degradations.append(Degradation(stage=Stage.SEARCH, reason=Reason.TEXT_TOO_LONG, message=message))
 
 
 def _note_search(found: SearchOutcome, journal: Journal) -> None:
