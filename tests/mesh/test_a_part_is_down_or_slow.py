@@ -294,6 +294,22 @@ def test_the_reranker_gets_as_many_as_there_is_time_for() -> None:
     story_of(story)
 
 
+def test_a_slow_reranker_that_is_seldom_asked_is_given_less_the_next_time() -> None:
+    """Twenty fragments would never be done in time. Fewer are, from the second question on."""
+
+    async def story(scene: Scene) -> None:
+        scene.mesh.reranker.seconds_each = 0.4
+        first = await scene.ask(8000)
+        await asyncio.sleep(10)
+        second = await scene.ask(8000)
+        assert isinstance(first, Answer)
+        assert isinstance(second, Answer)
+        assert (first.rerank_method, second.rerank_method) == (RerankMethod.NONE, RerankMethod.CROSS_ENCODER)
+        assert second.degradations, "that not all were read is told"
+
+    story_of(story)
+
+
 def test_one_lost_packet_costs_no_answer_its_time() -> None:
     """A search that hangs once is tried again."""
 

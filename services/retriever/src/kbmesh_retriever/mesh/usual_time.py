@@ -16,8 +16,13 @@ _FEWEST = 8
 class Window:
     """Quantiles of the last 128 measurements of the last minute."""
 
-    def __init__(self, default_seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, default_seconds: float, *, wary: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`wary`: with few measurements the longest of them counts where it is longer than the default. On a slow
+        machine that is seldom asked, the default would be wrong for ever."""
         self._default = default_seconds
+        self._wary = wary
         self._clock = clock
         self._in_time: deque[tuple[float, float]] = deque()
         self._sorted: list[float] = []
@@ -47,7 +52,7 @@ class Window:
         """Seconds within which that share of all is done."""
         self._forget_before(self._clock() - _OLDEST_SECONDS)
         if len(self._sorted) < _FEWEST:
-            return self._default
+            return max(self._default, self._sorted[-1]) if self._sorted and self._wary else self._default
         return self._sorted[min(int(share * len(self._sorted)), len(self._sorted) - 1)]
 
     def _forget_before(self, moment: float) -> None:

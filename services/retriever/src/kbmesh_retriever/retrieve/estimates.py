@@ -49,7 +49,7 @@ class Estimates:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.clock = clock
-        self._windows = {step: Window(defaults[step], clock=clock) for step in Step}
+        self._windows = {step: Window(defaults[step], wary=step is Step.RERANK_ONE, clock=clock) for step in Step}
 
     def p95(self, *steps: Step) -> float:
         """Seconds that these take one after the other, each in 95 of 100 cases."""

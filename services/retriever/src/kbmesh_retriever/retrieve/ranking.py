@@ -89,7 +89,8 @@ class Ranker:
             if outcome.method is not RerankMethod.NONE:
                 estimates.observe(Step.RERANK_ONE, each)
             elif any(one.reason is Reason.DEADLINE_EXCEEDED for one in outcome.degradations):
-                estimates.observe_cut_off(Step.RERANK_ONE, each)
+                # It needs longer than it had: given the same time again, it would be given up again.
+                estimates.observe_cut_off(Step.RERANK_ONE, 2 * each)
         if count < wanted and outcome.method is not RerankMethod.NONE:
             message = f"there was time to rerank the best {count} of {wanted} fragments only"
             return replace(outcome, degradations=(*outcome.degradations, _for_want_of_time(message)))
