@@ -28,7 +28,8 @@ Some calls fail before kbmesh sees them. Their status is gRPC's own, without `Er
 - UNIMPLEMENTED, "Method not found!": the server has no such service or method.
 - UNAVAILABLE: nobody listens at the address, or the connection broke, as where the process was killed.
 - DEADLINE_EXCEEDED and CANCELLED: the client gave up by itself and does not wait for the server's word.
-- CANCELLED where the client did not give up: the server stopped before it began the call. Ask again, as after UNAVAILABLE.
+- CANCELLED where the client did not give up: the server stopped before it began the call. Ask again, as after
+  UNAVAILABLE.
 
 Services of kbmesh that call each other turn these into the nearest reason, such as UNAVAILABLE into
 `DEPENDENCY_UNAVAILABLE`. Bytes that are no message of the method are not among them: they are refused with

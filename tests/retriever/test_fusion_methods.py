@@ -191,6 +191,14 @@ def test_scaled_scores_lie_between_nothing_and_one(scores: list[float]) -> None:
         assert all(0 <= value <= 1 for value in scaled)
 
 
+def test_two_hits_of_like_vectors_do_not_outweigh_words_that_differ() -> None:
+    """RET-11: "jira 4815" in a knowledge base of two tickets, of which JIRA-4816's vector is a little nearer."""
+    words, vectors = {A: 3.0, B: 1.0}, {B: 0.652, A: 0.588}
+    fused = fuse_lists(both(words, vectors), FusionOptions())
+    assert [one.key for one in fused] == [A, B]
+    assert fused[0].score > fused[1].score + 0.2
+
+
 def test_equal_scores_are_scaled_alike() -> None:
     assert by_range([2.0, 2.0]) == [1.0, 1.0]
     assert by_distribution([2.0, 2.0]) == [0.5, 0.5]

@@ -18,6 +18,7 @@ from enum import StrEnum
 from uuid import UUID
 
 from kbmesh_retriever.retrieve.scaling import by_distribution, by_range
+from kbmesh_retriever.retrieve.trust import HEAD
 
 RRF_K = 60
 
@@ -149,7 +150,11 @@ def _scaled(lists: Sequence[RankedList], options: FusionOptions) -> list[Shares]
     for one, weight in zip(lists, weights, strict=True):
         entries = _distinct(one.entries)
         scores = [entry.score for entry in entries]
-        scaled = by_distribution(scores) if options.method is FusionMethod.DISTRIBUTION else by_range(scores)
+        if options.method is FusionMethod.DISTRIBUTION:
+            scaled = by_distribution(scores)
+        else:
+            # A short list has nothing at the tenth place: two hits of like scores are not the best and the worst.
+            scaled = by_range(scores, floor=0.0 if adaptive and len(scores) < HEAD else math.inf)
         share = weight / total if total > 0 else 0.0
         all_shares.append(
             [(entry.key, share * entry.weight * value) for entry, value in zip(entries, scaled, strict=True)]

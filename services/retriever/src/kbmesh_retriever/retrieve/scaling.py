@@ -7,11 +7,12 @@ _DEVIATIONS = 3.0
 """On each side of the mean that `by_distribution` spreads over 0 to 1."""
 
 
-def by_range(scores: Sequence[float]) -> list[float]:
-    """The worst of the list is 0 and the best 1; all are 1 where they are equal, since each is the best."""
+def by_range(scores: Sequence[float], *, floor: float = math.inf) -> list[float]:
+    """The worst of the list, or `floor` where that is lower, is 0 and the best 1; all are 1 where they are equal, since
+    each is the best."""
     if not scores:
         return []
-    least, most = min(scores), max(scores)
+    least, most = min(*scores, floor), max(scores)
     span = most - least
     if not span > 0 or math.isinf(span):
         return [1.0 if score == most else 0.0 for score in scores]

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from kbmesh_retriever.keywords.analyser import encode_query, term_id
 from kbmesh_retriever.keywords.terms import WHOLE_IDENTIFIER_WEIGHT, document_tokens, query_tokens
 
-_HEAD = 10
+HEAD = 10
 """Places over which the fall is taken."""
 
 
@@ -35,7 +35,7 @@ def relative_fall(scores: Sequence[float]) -> float:
     nothing at the tenth place, which is a score of 0. A best score that is not above 0 tells nothing: 0."""
     if not scores or not scores[0] > 0 or math.isinf(scores[0]):
         return 0.0
-    tenth = scores[_HEAD - 1] if len(scores) >= _HEAD else 0.0
+    tenth = scores[HEAD - 1] if len(scores) >= HEAD else 0.0
     return min(1.0, max(0.0, 1.0 - tenth / scores[0]))
 
 
