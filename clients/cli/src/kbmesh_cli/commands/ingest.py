@@ -15,7 +15,7 @@ from kbmesh_cli.ingestion import FAILURES_SHOWN, IngestChoices, Tally, ingest_fi
 from kbmesh_cli.invocation import JsonOption, invocation
 from kbmesh_cli.manifest import Shard, count_manifest, read_manifest
 from kbmesh_cli.output import counted, messages, print_failure, print_json, results
-from kbmesh_cli.pruning import check_share, folder_names, missing_documents, prune
+from kbmesh_cli.pruning import PrunedFolder, check_share, missing_documents, prune, pruned_folders
 from kbmesh_cli.rendering import ingest_result_to_json
 from kbmesh_cli.sources import SourceFile, find_files
 from kbmesh_cli.watching import Changes, Waits, WatchedFiles
@@ -195,7 +195,7 @@ class _Run:
                 print_json(ingest_result_to_json(result))
             yield result
 
-    def prune(self, folders: Sequence[str], found: set[str], *, anyway: bool) -> None:
+    def prune(self, folders: Sequence[PrunedFolder], found: set[str], *, anyway: bool) -> None:
         """Deletes documents whose files are gone. Where that is refused, the rest of the round is told of first."""
         missing, below = missing_documents(self._client, self._knowledge_base, folders, found)
         try:
@@ -250,7 +250,7 @@ class _Run:
 class _Watch:
     """Files as they change, round by round."""
 
-    def __init__(self, run: _Run, watched: WatchedFiles, folders: Sequence[str] | None, *, anyway: bool) -> None:
+    def __init__(self, run: _Run, watched: WatchedFiles, folders: Sequence[PrunedFolder] | None, *, anyway: bool) -> None:
         """`folders`: of which documents are deleted whose files are gone."""
         self._run = run
         self._watched = watched
@@ -336,7 +336,7 @@ class _Watch:
 
 def _check_usage(
     paths: Sequence[Path], manifest: Path | None, part: Shard | None, *, base: Path | None, watch: bool, prunes: bool
-) -> list[str]:
+) -> list[PrunedFolder]:
     """Raises CliError for what does not go together. Gives the folders to prune."""
     if (manifest is None) != bool(paths):
         raise CliError("USAGE", "either PATH... or --manifest says what to take in")
@@ -344,7 +344,7 @@ def _check_usage(
         raise CliError("USAGE", "--watch, --prune and --base are for folders; a manifest names its documents itself")
     if part is not None and prunes:
         raise CliError("USAGE", "--prune needs all files, and --shard takes a part of them")
-    return folder_names(paths, base=base) if prunes else []
+    return pruned_folders(paths, base=base) if prunes else []
 
 
 def _job_of(job: str, part: Shard | None) -> str:
