@@ -250,7 +250,9 @@ class _Run:
 class _Watch:
     """Files as they change, round by round."""
 
-    def __init__(self, run: _Run, watched: WatchedFiles, folders: Sequence[PrunedFolder] | None, *, anyway: bool) -> None:
+    def __init__(
+        self, run: _Run, watched: WatchedFiles, folders: Sequence[PrunedFolder] | None, *, anyway: bool
+    ) -> None:
         """`folders`: of which documents are deleted whose files are gone."""
         self._run = run
         self._watched = watched
