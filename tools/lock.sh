@@ -22,7 +22,7 @@ compile vendors pyproject.toml --group vendors --constraint requirements/dev.loc
 compile client clients/python/pyproject.toml
 compile cli clients/cli/pyproject.toml
 compile chunker services/chunker/pyproject.toml --extra otlp
-compile retriever services/retriever/pyproject.toml --extra otlp --extra pinecone --extra postgres --extra redis --extra s3 --extra tokenizers
+compile retriever services/retriever/pyproject.toml --extra otlp --extra pinecone --extra postgres --extra redis --extra s3
 for service in embedder reranker; do
   for device in cpu cuda; do
     compile "$service-$device" "services/$service/pyproject.toml" --extra otlp --extra "$device"
