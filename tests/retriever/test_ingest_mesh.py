@@ -189,7 +189,7 @@ async def test_the_callers_deadline_goes_along(client: EmbedderClient, embedder:
     assert with_caller is not None
     assert with_caller < 5
     assert without is not None, "a call that serves nobody ends as well"
-    late = CallContext(request_id="r", tenant="default", principals=(), deadline=Deadline.after(0.01))
+    late = CallContext(request_id="r", tenant="default", principals=(), deadline=Deadline.after(0.0))
     with with_call(late), pytest.raises(KbmeshError) as caught:
         await embed(client, ["a"])
     assert caught.value.reason is Reason.DEADLINE_EXCEEDED

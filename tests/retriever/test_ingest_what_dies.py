@@ -82,7 +82,7 @@ async def test_postgresql_is_restarted(
     restarted: list[asyncio.Task[None]] = []
 
     def restart(call: int) -> None:
-        if call == 5:
+        if call == 5 and not restarted:
             restarted.append(asyncio.create_task(asyncio.to_thread(own_postgres.restart)))
 
     workshop.catalog.after("reserve_generations", restart)
