@@ -15,7 +15,7 @@ _SEARCH_SLACK_SHARE = 0.8
 """The same for the search: one slow knowledge base must leave the others time to be attributed."""
 _SEARCH_SLACK_SHARE_BEFORE_RERANK = 0.6
 """The same where reranking is to follow."""
-_FEWEST_TO_RERANK = 5
+FEWEST_TO_RERANK = 5
 """With time for fewer fragments, and more than these to rerank, none are: moving so few about is not worth the wait."""
 
 
@@ -70,7 +70,7 @@ class Pace:
     def affordable(self, wanted: int, seconds: float) -> int:
         """How many of `wanted` fragments can be reranked in that time; 0 where it is not worth it."""
         count = min(wanted, int(seconds / self.estimates.p95(Step.RERANK_ONE)))
-        return count if count >= min(wanted, _FEWEST_TO_RERANK) else 0
+        return count if count >= min(wanted, FEWEST_TO_RERANK) else 0
 
     def _rerank_seconds(self, question: Question) -> float:
         if not (self.reranking and question.strategy.reranks):

@@ -11,7 +11,7 @@ from kbmesh_retriever.retrieve.candidates import fuse
 from kbmesh_retriever.retrieve.deduplicate import deduplicate
 from kbmesh_retriever.retrieve.estimates import Step
 from kbmesh_retriever.retrieve.fragment import Candidate
-from kbmesh_retriever.retrieve.pace import Pace
+from kbmesh_retriever.retrieve.pace import FEWEST_TO_RERANK, Pace
 from kbmesh_retriever.retrieve.request import Question
 from kbmesh_retriever.retrieve.rerank import RerankOutcome, in_fused_order, rerank
 from kbmesh_retriever.retrieve.run import Run
@@ -89,8 +89,9 @@ class Ranker:
             if outcome.method is not RerankMethod.NONE:
                 estimates.observe(Step.RERANK_ONE, each)
             elif any(one.reason is Reason.DEADLINE_EXCEEDED for one in outcome.degradations):
-                # It needs longer than it had: given the same time again, it would be given up again.
-                estimates.observe_cut_off(Step.RERANK_ONE, 2 * each)
+                # It needs longer than it had: given the same time again, it would be given up again. But a reranker
+                # that hung, and is there again, must still be asked for a few.
+                estimates.observe_cut_off(Step.RERANK_ONE, min(2 * each, seconds / FEWEST_TO_RERANK))
         if count < wanted and outcome.method is not RerankMethod.NONE:
             message = f"there was time to rerank the best {count} of {wanted} fragments only"
             return replace(outcome, degradations=(*outcome.degradations, _for_want_of_time(message)))
