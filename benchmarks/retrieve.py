@@ -80,7 +80,7 @@ def measure_overhead(knowledge_bases: int, *, questions: int) -> float:
     async def story() -> float:
         mesh = make_fake_mesh(knowledge_bases)
         parts = {name: Clocked(getattr(mesh, name)) for name in ("catalog", "store", "embedder", "reranker")}
-        retrieval = Retrieval(**parts, rephraser=None, limits=RetrievalLimits())  # type: ignore[arg-type]  # as the parts
+        retrieval = Retrieval(**parts, rephraser=None, limits=RetrievalLimits())  # type: ignore[arg-type]  # stand-ins
         took: list[float] = []
         for _ in range(questions):
             before = sum(part.seconds for part in parts.values())

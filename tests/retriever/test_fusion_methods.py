@@ -28,10 +28,7 @@ def ranked(
 
 
 def both(words: dict[UUID, float], vectors: dict[UUID, float], *, trust: float = 1.0) -> list[RankedList]:
-    return [
-        ranked(Channel.KEYWORD, words, trust=trust),
-        ranked(Channel.VECTOR, vectors, trust=trust if trust == 0 else 1.0),
-    ]
+    return [ranked(Channel.KEYWORD, words, trust=trust), ranked(Channel.VECTOR, vectors)]
 
 
 def keys(lists: list[RankedList], **options: object) -> list[UUID]:
@@ -93,7 +90,8 @@ def test_vectors_are_trusted_less_the_more_the_question_is_an_identifier() -> No
 
 def test_without_trust_in_either_channel_both_count_as_asked() -> None:
     words, vectors = {A: 9.0, B: 9.0}, {B: 0.7, A: 0.7}
-    assert [one.score for one in fuse_lists(both(words, vectors, trust=0.0), FusionOptions())] == [1.0, 1.0]
+    lists = [ranked(Channel.KEYWORD, words, trust=0.0), ranked(Channel.VECTOR, vectors, trust=0.0)]
+    assert [one.score for one in fuse_lists(lists, FusionOptions())] == [1.0, 1.0]
 
 
 def test_a_channel_of_weight_nothing_only_fills_up() -> None:

@@ -82,6 +82,8 @@ def _merge(all_lists: Iterable[Lists], stage: ScoreStage, group: Callable[[Lists
     by_group: dict[str, list[Lists]] = defaultdict(list)
     for lists in all_lists:
         by_group[group(lists)].append(lists)
+    is_dense = stage is ScoreStage.VECTOR
+    trust_in = trust_in_vectors if is_dense else trust_in_keywords
     merged: list[_Merged] = []
     for of_group in by_group.values():
         entries = merge_by_score(
@@ -94,11 +96,9 @@ def _merge(all_lists: Iterable[Lists], stage: ScoreStage, group: Callable[[Lists
             ]
         )
         if entries:
-            is_dense = stage is ScoreStage.VECTOR
-            found = [one for lists in of_group for one in (lists.dense if is_dense else lists.keyword)]
-            scores = sorted({one.fragment.chunk_id: one.score for one in found}.values(), reverse=True)
-            trust = trust_in_vectors(scores) if is_dense else trust_in_keywords(scores)
-            merged.append(_Merged(entries=entries, trust=trust))
+            # Two knowledge bases never share a chunk: no score stands here twice.
+            scores = [found.score for lists in of_group for found in (lists.dense if is_dense else lists.keyword)]
+            merged.append(_Merged(entries=entries, trust=trust_in(sorted(scores, reverse=True))))
     return merged
 
 
