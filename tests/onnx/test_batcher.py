@@ -118,7 +118,7 @@ async def test_what_arrives_while_the_model_works_is_sorted_into_batches_of_like
 
 async def test_interactive_overtakes_bulk_between_two_batches() -> None:
     gate = Gate()
-    batcher = Batcher(gate, limits=QueueLimits(batch_tokens=20))
+    batcher = Batcher(gate, limits=QueueLimits(batch_tokens=20, attentive_part=1))
     bulk = await let_in(batcher, items("b1", "b2", "b3", "b4", "b5", "b6"), lane=Lane.BULK)
     await gate.wait_until_entered()
     query = await let_in(batcher, items("query"))
@@ -126,6 +126,27 @@ async def test_interactive_overtakes_bulk_between_two_batches() -> None:
     await query
     await bulk
     assert gate.batches == [["b1", "b2"], ["query"], ["b3", "b4"], ["b5", "b6"]]
+    await batcher.close()
+
+
+async def test_bulk_work_goes_in_smaller_batches_while_somebody_asks_questions() -> None:
+    now = 0.0
+    gate = Gate()
+    batcher = Batcher(gate, limits=QueueLimits(batch_tokens=40, attentive_part=0.5), clock=lambda: now)
+    passages = items(*(f"b{number}" for number in range(13)))
+    bulk = await let_in(batcher, passages, lane=Lane.BULK)
+    await gate.wait_until_entered()
+    query = await let_in(batcher, items("query"))
+    for _ in range(3):
+        gate.may_run.release()
+        await gate.wait_until_entered()
+    await query
+    # Nobody asked for a while: what is left has the model to itself again.
+    now = 60.0
+    gate.open()
+    answer = await bulk
+    assert [len(batch) for batch in gate.batches] == [4, 1, 2, 2, 4, 1]
+    assert answer.outcomes == tuple(f"B{number}" for number in range(13))
     await batcher.close()
 
 

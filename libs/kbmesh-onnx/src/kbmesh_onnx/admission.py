@@ -10,6 +10,9 @@ from kbmesh_onnx.throughput import Throughput, retry_seconds
 DEADLINE_SHARE = 0.7
 """Part of the time that is left which the wait may seem to take. The rest is for those who come later and have as much
 right to the model, such as another tenant. It costs no work that could be done: the queue is never empty for it."""
+ATTENTIVE_SECONDS = 1.0
+"""How long bulk work is run in smaller batches after somebody interactive came. A person or an agent that searches asks
+again within that time; a mesh that ingests at night has its full batches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +28,9 @@ class QueueLimits:
     over more, like is with like, and less is padding: of passages of 126 tokens on average a twentieth, not a sixth."""
     batch_tokens: int = 1024
     """Tokens of one run of the model, padding included."""
+    attentive_part: float = 0.5
+    """Part of `batch_tokens` that a run of bulk work has while somebody interactive came within the last
+    ATTENTIVE_SECONDS: the next one waits for half as long, and bulk work is a few per cent slower."""
     bulk_share: float = 0.25
     """Part of the model's time that bulk work gets where both lanes always have work."""
     interactive_reserve: float = 0.25
@@ -36,10 +42,18 @@ class QueueLimits:
     def __post_init__(self) -> None:
         if self.patient_draws < 1:
             raise ValueError("patient_draws is at least 1")
+        if not 0 < self.attentive_part <= 1:
+            raise ValueError("attentive_part is above 0 and at most 1")
         if not 0 < self.bulk_share < 1:
             raise ValueError("bulk_share lies between 0 and 1")
         if not 0 <= self.interactive_reserve < 1 or not 0 <= self.tenant_reserve < 1:
             raise ValueError("interactive_reserve and tenant_reserve are from 0 to below 1")
+
+    def run_tokens(self, lane: Lane, *, attentive: bool) -> int:
+        """Tokens of one run of a lane's work; `attentive` where somebody interactive came a moment ago."""
+        if lane is Lane.BULK and attentive:
+            return max(1, int(self.batch_tokens * self.attentive_part))
+        return self.batch_tokens
 
     def patient_draw_tokens(self, lane: Lane) -> int:
         """Tokens that are drawn from a lane at once where all of it has time."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic
 
-from kbmesh_onnx.admission import QueueLimits, Waiting, check_size, check_wait
+from kbmesh_onnx.admission import ATTENTIVE_SECONDS, QueueLimits, Waiting, check_size, check_wait
 from kbmesh_onnx.batch_errors import (
     BatcherClosedError,
     BatchError,
@@ -117,6 +117,7 @@ class Batcher(Generic[PayloadT, ResultT]):
         self._closed = False
         self._lost: ModelLostError | None = None
         self._next_sweep = self._clock()
+        self._attentive_until = self._next_sweep
         self._speed = Throughput(batch_tokens=self._limits.batch_tokens)
 
     @property
@@ -230,6 +231,8 @@ class Batcher(Generic[PayloadT, ResultT]):
         loop = asyncio.get_running_loop()
         started = self._clock()
         submission: Submission[ResultT] = Submission(tenant=tenant, items=len(items), tokens=tokens)
+        if lane is Lane.INTERACTIVE:
+            self._attentive_until = started + ATTENTIVE_SECONDS
         queue = self._lanes[lane]
         queue.push(
             [
@@ -333,13 +336,14 @@ class Batcher(Generic[PayloadT, ResultT]):
         self._pump_scheduled = False
         if self._closed:
             return
+        now = self._clock()
         for lane in self._lanes_in_order():
             queue = self._lanes[lane]
             batch, expired = queue.take_batch(
                 draw_tokens=self._limits.draw_tokens,
                 patient_draw_tokens=self._limits.patient_draw_tokens(lane),
-                batch_tokens=self._limits.batch_tokens,
-                now=self._clock(),
+                batch_tokens=self._limits.run_tokens(lane, attentive=now < self._attentive_until),
+                now=now,
             )
             self._drop(lane, "expired", expired)
             if batch:

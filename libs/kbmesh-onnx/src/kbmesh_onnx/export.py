@@ -11,6 +11,7 @@ from kbmesh_onnx.architecture import BertArchitecture, is_bert, read_architectur
 from kbmesh_onnx.errors import ExportError, ModelFolderError
 from kbmesh_onnx.fingerprint import bert_fingerprint
 from kbmesh_onnx.folder import FORM_FILES, TOKENIZER_FILE, WEIGHTS_FILE, Form, ModelCard, Verification, write_card
+from kbmesh_onnx.golden import with_golden
 from kbmesh_onnx.graph_bert import build_bert
 from kbmesh_onnx.layout import ModelSettings, SourceModel, read_layout
 from kbmesh_onnx.measurement import median_milliseconds
@@ -136,7 +137,7 @@ def prove(folder: Path, card: ModelCard, source: BertSource) -> ModelCard:
     for session in sessions.values():
         session.close()
     return replace(
-        card,
+        with_golden(card, expected),
         verification=worse(*checked),
         preferred_form={"cpu": min(measured, key=lambda form: measured[form])},
         measured_ms={"cpu": measured},

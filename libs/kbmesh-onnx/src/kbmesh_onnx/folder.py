@@ -64,6 +64,16 @@ class Int8Proof:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Golden:
+    """What the model gave for a few texts when it was proven, by which a start tells whether it still does."""
+
+    texts: tuple[str, ...]
+    """Without a prefix. A cross-encoder reads each with the first as the query."""
+    outputs: tuple[tuple[float, ...], ...]
+    """A vector for each text, or its logit."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelCard:
     """Everything that one has to know of a model without opening it."""
 
@@ -103,6 +113,8 @@ class ModelCard:
     """Size of each file in bytes, by which a half-copied folder is noticed."""
     int8: Int8Proof | None = None
     """Proof of the int8 file. None where there is no such file."""
+    golden: Golden | None = None
+    """None in folders of before it was kept."""
 
     def fingerprint_in(self, precision: str) -> str:
         """The fingerprint of what a precision gives: int8 has one of its own, fp16 is as good as fp32."""
@@ -141,6 +153,10 @@ def write_card(folder: Path, card: ModelCard) -> None:
         del data["int8"]
     else:
         data["int8"] = asdict(card.int8)
+    if card.golden is None:
+        del data["golden"]
+    else:
+        data["golden"] = asdict(card.golden)
     data["measured_ms"] = {device: dict(times) for device, times in card.measured_ms.items()}
     temporary = folder / f".{CARD_FILE}.partial"
     with temporary.open("w", encoding="utf-8") as file:
@@ -213,7 +229,16 @@ def _from_json(data: object, path: Path) -> ModelCard:
         forms=forms,
         file_sizes={name: int(size) for name, size in read.typed("file_sizes", dict).items()},
         int8=_int8_proof(_Reader(read.typed("int8", dict), path)) if data.get("int8") is not None else None,
+        golden=_golden(_Reader(read.typed("golden", dict), path)) if data.get("golden") is not None else None,
     )
+
+
+def _golden(read: "_Reader") -> Golden:
+    texts, outputs = read.typed("texts", list), read.typed("outputs", list)
+    rows = all(isinstance(row, list) and all(isinstance(each, int | float) for each in row) for row in outputs)
+    if not texts or len(texts) != len(outputs) or not rows or not all(isinstance(text, str) for text in texts):
+        raise ModelFolderError(f"{read.path}: golden has not a row of numbers for each text")
+    return Golden(texts=tuple(texts), outputs=tuple(tuple(map(float, row)) for row in outputs))
 
 
 def _int8_proof(read: "_Reader") -> Int8Proof:

@@ -105,6 +105,19 @@ def split_by_length(
     return [[entries[place] for place in batch] for batch in batches]
 
 
+def split_at(
+    batch: Sequence[Entry[PayloadT, ResultT]], batch_tokens: int
+) -> tuple[list[Entry[PayloadT, ResultT]], list[Entry[PayloadT, ResultT]]]:
+    """As much of the beginning of a batch, which is sorted by length, as has `batch_tokens` with padding, and the rest.
+
+    The first part has one entry at least.
+    """
+    fitting = 1
+    while fitting < len(batch) and (fitting + 1) * batch[fitting].tokens <= batch_tokens:
+        fitting += 1
+    return list(batch[:fitting]), list(batch[fitting:])
+
+
 @dataclass(kw_only=True, slots=True)
 class _Tenant(Generic[PayloadT, ResultT]):
     """What one tenant has in the lane."""
@@ -204,7 +217,11 @@ class LaneQueue(Generic[PayloadT, ResultT]):
                 self._planned.extend(split_by_length(drawn, batch_tokens))
             batch: list[Entry[PayloadT, ResultT]] = []
             active = max(1, self._active)
-            for entry in self._planned.popleft():
+            # The plan may be of a time when batches could be larger.
+            first, rest = split_at(self._planned.popleft(), batch_tokens)
+            if rest:
+                self._planned.appendleft(rest)
+            for entry in first:
                 tenant = self._tenants[entry.submission.tenant]
                 tenant.planned -= 1
                 if entry.submission.abandoned:

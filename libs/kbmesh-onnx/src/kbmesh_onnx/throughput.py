@@ -2,8 +2,9 @@
 
 RATE_MEMORY = 0.9
 """How much of the measured tokens and seconds is kept at each batch: about the last ten batches count."""
-FULL_BATCH_SHARE = 0.5
-"""How full a batch must be to tell how fast a long queue goes: one short query takes nearly as long as several."""
+FULL_BATCH_SHARE = 0.25
+"""How full a batch must be to tell how fast a long queue goes: one short query takes nearly as long as several. Half of
+what bulk work has beside queries, whose batches are half as large."""
 SHARE_MEMORY = 0.98
 """The same for how the time is split between the lanes, which a burst of queries must not turn over."""
 MIN_RETRY_SECONDS = 0.1

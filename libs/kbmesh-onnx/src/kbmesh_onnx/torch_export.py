@@ -14,6 +14,7 @@ import numpy as np
 from kbmesh_onnx.errors import ExportError
 from kbmesh_onnx.fingerprint import files_fingerprint
 from kbmesh_onnx.folder import FORM_FILES, TOKENIZER_FILE, WEIGHTS_FILE, ModelCard, Verification, write_card
+from kbmesh_onnx.golden import with_golden
 from kbmesh_onnx.layout import SourceModel
 from kbmesh_onnx.measurement import median_milliseconds
 from kbmesh_onnx.session import ModelSession
@@ -68,7 +69,7 @@ def export_with_torch(
         )
         session.close()
         card = replace(
-            card,
+            with_golden(card, expected),
             verification=checked,
             preferred_form={"cpu": "plain"},
             measured_ms={"cpu": measured},

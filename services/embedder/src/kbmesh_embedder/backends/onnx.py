@@ -1,5 +1,6 @@
 """An exported encoder, run by ONNX Runtime in this process."""
 
+import asyncio
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -13,6 +14,7 @@ from kbmesh_onnx.device_settings import DEFAULT_SETTINGS, DeviceSettings
 from kbmesh_onnx.errors import DeviceUnavailable, ModelFolderError, TextError
 from kbmesh_onnx.errors import TextTooLong as TextTooLongForModel
 from kbmesh_onnx.folder import ModelCard, load_card
+from kbmesh_onnx.golden import check_golden
 from kbmesh_onnx.padding import pad
 from kbmesh_onnx.session import ModelSession
 from kbmesh_onnx.token_estimate import estimate_tokens
@@ -130,9 +132,10 @@ class OnnxBackend:
     async def warm_up(self) -> None:
         """Runs texts of all lengths, alone and in full batches, so that the first caller meets a model that is ready.
 
-        Raises ModelFolderError where the vectors are not what the card says.
+        Raises ModelFolderError where the vectors are not what the card says, those of the golden texts first.
         """
         card, special = self._card, self._tokenizer.special_tokens
+        await asyncio.to_thread(check_golden, self._session, self._tokenizer, card)
         for texts, tokens in warm_up_shapes(max_tokens=card.max_tokens, batch_tokens=self._batch_tokens):
             embeddings = await self.embed(
                 [" ".join(["warm"] * (tokens - special))] * texts,

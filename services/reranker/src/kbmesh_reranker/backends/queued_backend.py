@@ -1,11 +1,13 @@
 """What backends that run a model in this process share: a queue before the model, and threads beside it."""
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Generic, TypeVar
 
 from kbmesh_onnx.batcher import Batcher, BatchObserver, QueueLimits
 from kbmesh_onnx.errors import ModelFolderError
+from kbmesh_onnx.golden import check_golden
 from kbmesh_onnx.token_reader import TokenReader
 from kbmesh_onnx.tokenizing import TokenizingLane
 from kbmesh_onnx.warm_up import warm_up_shapes
@@ -64,7 +66,12 @@ class QueuedBackend(ABC, Generic[PayloadT, ResultT]):
         return self._token_reader
 
     async def warm_up(self) -> None:
-        """Scores documents of all lengths, alone and in full batches. Raises ModelFolderError where one has none."""
+        """Scores documents of all lengths, alone and in full batches.
+
+        Raises ModelFolderError where one has no score, or where the golden texts do not give what they gave at export.
+        """
+        model = self._model
+        await asyncio.to_thread(check_golden, model.session, model.tokenizer, model.card)
         for documents, tokens in warm_up_shapes(
             max_tokens=self._model.card.max_tokens, batch_tokens=self._batch_tokens
         ):
