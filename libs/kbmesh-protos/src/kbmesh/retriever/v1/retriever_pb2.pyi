@@ -1216,6 +1216,34 @@ class Degradation(_message.Message):
 Global___Degradation: _TypeAlias = Degradation  # noqa: Y015
 
 @_typing.final
+class NotApplied(_message.Message):
+    """NotApplied names an option of the profile that does nothing beside what the request says, such as candidates to rerank
+    under a strategy that does not rerank. It was left out.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIELD_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    field: _builtins.str
+    """Its path in RetrieveRequest, such as "rerank_top_n" or "fusion.rrf_k"."""
+    message: _builtins.str
+    """Why, for a person."""
+    def __init__(
+        self,
+        *,
+        field: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["field", b"field", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NotApplied: _TypeAlias = NotApplied  # noqa: Y015
+
+@_typing.final
 class Citation(_message.Message):
     """Citation is one numbered source of the context block."""
 
@@ -1297,6 +1325,7 @@ class CandidateTrace(_message.Message):
     SCORE_FIELD_NUMBER: _builtins.int
     DROPPED_FIELD_NUMBER: _builtins.int
     EXTERNAL_ID_FIELD_NUMBER: _builtins.int
+    TITLE_FIELD_NUMBER: _builtins.int
     chunk_id: _builtins.str
     """The chunk."""
     knowledge_base: _builtins.str
@@ -1309,6 +1338,8 @@ class CandidateTrace(_message.Message):
     """Why it was dropped here. Empty where it went on."""
     external_id: _builtins.str
     """The caller's name for its document."""
+    title: _builtins.str
+    """How its document is called: by its title, else as the part of it that the chunk is from, else as `external_id`."""
     def __init__(
         self,
         *,
@@ -1318,10 +1349,11 @@ class CandidateTrace(_message.Message):
         score: _builtins.float = ...,
         dropped: _builtins.str = ...,
         external_id: _builtins.str = ...,
+        title: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk_id", b"chunk_id", "dropped", b"dropped", "external_id", b"external_id", "knowledge_base", b"knowledge_base", "rank", b"rank", "score", b"score"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk_id", b"chunk_id", "dropped", b"dropped", "external_id", b"external_id", "knowledge_base", b"knowledge_base", "rank", b"rank", "score", b"score", "title", b"title"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1409,6 +1441,7 @@ class RetrieveResponse(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     FUSION_FIELD_NUMBER: _builtins.int
     CACHE_FIELD_NUMBER: _builtins.int
+    NOT_APPLIED_FIELD_NUMBER: _builtins.int
     rerank_method: Global___RerankMethod.ValueType
     """How the reranker came to its order."""
     strategy: Global___RetrievalStrategy.ValueType
@@ -1449,6 +1482,12 @@ class RetrieveResponse(_message.Message):
     def explanation(self) -> _containers.RepeatedCompositeFieldContainer[Global___StageTrace]:
         """What each stage saw, where it was asked for."""
 
+    @_builtins.property
+    def not_applied(self) -> _containers.RepeatedCompositeFieldContainer[Global___NotApplied]:
+        """Options of the profile that were left out. One of the request itself that does nothing is refused with
+        INVALID_FIELD.
+        """
+
     def __init__(
         self,
         *,
@@ -1464,10 +1503,11 @@ class RetrieveResponse(_message.Message):
         request_id: _builtins.str = ...,
         fusion: Global___FusionMethod.ValueType = ...,
         cache: Global___CacheState.ValueType = ...,
+        not_applied: _abc.Iterable[Global___NotApplied] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_context", b"_context", "context", b"context"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_context", b"_context", "cache", b"cache", "context", b"context", "degraded", b"degraded", "explanation", b"explanation", "fusion", b"fusion", "knowledge_bases", b"knowledge_bases", "queries", b"queries", "request_id", b"request_id", "rerank_method", b"rerank_method", "results", b"results", "strategy", b"strategy", "timings", b"timings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_context", b"_context", "cache", b"cache", "context", b"context", "degraded", b"degraded", "explanation", b"explanation", "fusion", b"fusion", "knowledge_bases", b"knowledge_bases", "not_applied", b"not_applied", "queries", b"queries", "request_id", b"request_id", "rerank_method", b"rerank_method", "results", b"results", "strategy", b"strategy", "timings", b"timings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__context: _TypeAlias = _typing.Literal["context"]  # noqa: Y015
     _WhichOneofArgType__context: _TypeAlias = _typing.Literal["_context", b"_context"]  # noqa: Y015
