@@ -115,9 +115,13 @@ class Mesh:
         error: dict[str, Any] = json.loads(done.stdout)["error"]
         return error
 
-    def start_ingest(self, knowledge_base: str, *paths: Path, concurrency: int | None = None) -> subprocess.Popen[str]:
+    def start_ingest(
+        self, knowledge_base: str, *paths: Path, concurrency: int | None = None, reconnect_seconds: int | None = None
+    ) -> subprocess.Popen[str]:
         """Starts an ingestion and does not wait for it."""
         options = () if concurrency is None else ("--concurrency", str(concurrency))
+        if reconnect_seconds is not None:
+            options += ("--reconnect-seconds", str(reconnect_seconds))
         return subprocess.Popen(
             [KBMESH, "--home", self.home, "ingest", knowledge_base, *paths, "--json", *options],
             stdout=subprocess.PIPE,

@@ -19,7 +19,7 @@ from kbmesh.retriever.v1 import (
     retriever_pb2_grpc,
 )
 from kbmesh_rpc.call import CallContext, current_call
-from kbmesh_rpc.errors import DocumentNotFound, JobNotFound, KnowledgeBaseNotFound
+from kbmesh_rpc.errors import DocumentNotFound, JobNotFound, KnowledgeBaseNotFound, ShuttingDown
 from kbmesh_rpc.server import Registration
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -52,6 +52,9 @@ class Script:
     documents: dict[str, ingestion_pb2.IngestDocument] = field(default_factory=dict)
     """What was taken in and not deleted."""
     jobs: dict[str, dict[str, ingestion_pb2.JobResult]] = field(default_factory=dict)
+    breaks_after: list[int] = field(default_factory=list)
+    """Of each ingestion in turn: the documents after which it ends as a server that shuts down. One it took in last has
+    no result."""
     refused: dict[str, str] = field(default_factory=dict)
     """Reason for which a document fails, by its name."""
 
@@ -128,7 +131,12 @@ class Ingestion(ingestion_pb2_grpc.IngestionServiceServicer):
         self._script.note(first)
         job = self._script.jobs.setdefault(first.options.job_id, {}) if first.options.job_id else {}
         await self._script.reading.wait()
+        left = self._script.breaks_after.pop(0) if self._script.breaks_after else -1
         async for request in request_iterator:
+            if left == 0:
+                self._take(request.document)
+                raise ShuttingDown
+            left -= 1
             response = self._take(request.document)
             content = request.document.document.text.encode() or request.document.document.data
             job[request.document.external_id] = ingestion_pb2.JobResult(

@@ -9,7 +9,7 @@ import kbmesh_client
 def test_the_surface_is_this() -> None:
     assert set(kbmesh_client.__all__) == {
         *("KbmeshClient", "AsyncKbmeshClient"),
-        *("DEFAULT_ENDPOINT", "MAX_DOCUMENT_BYTES", "MAX_MESSAGE_BYTES"),
+        *("DEFAULT_ENDPOINT", "MAX_DOCUMENT_BYTES", "MAX_MESSAGE_BYTES", "RECONNECT_SECONDS"),
         *("KnowledgeBase", "RetrievalDefaults", "Placement", "Distance"),
         *("Rebuild", "RebuildState", "RebuildIncomplete", "RebuildNotFound"),
         *("IngestJob", "JobNotFound", "JobResult"),

@@ -69,7 +69,7 @@ def test_kill_the_whole_mesh_and_ingest_again(make_mesh: Callable[[], Mesh], tmp
     mesh.environment |= IMPATIENT
     mesh.up()
     mesh.json("kb", "create", "runbooks")
-    ingestion = mesh.start_ingest("runbooks", folder, concurrency=CONCURRENCY)
+    ingestion = mesh.start_ingest("runbooks", folder, concurrency=CONCURRENCY, reconnect_seconds=0)
     mesh.wait_for(lambda: mesh.json("kb", "show", "runbooks")["document_count"] >= 3, "the first documents")
     services = mesh.pids.values()
     mesh.kill_all()

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from kbmesh_client import (
     MAX_DOCUMENT_BYTES,
+    RECONNECT_SECONDS,
     DocumentWarning,
     IngestDocument,
     IngestOutcome,
@@ -34,6 +35,7 @@ class IngestChoices:
     tags: Sequence[str] = ()
     """Of every file, besides its own."""
     concurrency: int = 0
+    reconnect_seconds: float = RECONNECT_SECONDS
 
 
 def ingest_files(
@@ -62,6 +64,7 @@ def ingest_files(
         job_id=choices.job_id,
         allow_shrink=choices.allow_shrink,
         into_rebuild=choices.into_rebuild,
+        reconnect_seconds=choices.reconnect_seconds,
     ):
         yield result
         while unread:

@@ -70,6 +70,7 @@ from kbmesh_client.errors import (
 )
 from kbmesh_client.jobs import IngestJob, JobResult
 from kbmesh_client.knowledge_bases import KnowledgeBase, Rebuild, RetrievalDefaults
+from kbmesh_client.reconnection import RECONNECT_SECONDS
 from kbmesh_client.retrieval import (
     CandidateTrace,
     Citation,
@@ -98,6 +99,7 @@ __all__ = [
     "DEFAULT_ENDPOINT",
     "MAX_DOCUMENT_BYTES",
     "MAX_MESSAGE_BYTES",
+    "RECONNECT_SECONDS",
     "AccessDenied",
     "AsyncKbmeshClient",
     "CacheState",

@@ -1,5 +1,7 @@
 """The asynchronous client."""
 
+import asyncio
+import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -37,6 +39,7 @@ from kbmesh_client.errors import JobNotFound
 from kbmesh_client.jobs import DoneDocuments, IngestJob, JobResult
 from kbmesh_client.knowledge_bases import KnowledgeBase, RetrievalDefaults
 from kbmesh_client.outgoing import OutgoingDocuments
+from kbmesh_client.reconnection import RECONNECT_SECONDS, Reconnection
 from kbmesh_client.retrieval import KnowledgeBasesLike, Profile, Retrieval, RetrievalOptions
 from kbmesh_client.wire.chunks import chunked_document_from_wire, config_to_wire, document_to_wire
 from kbmesh_client.wire.documents import (
@@ -232,6 +235,7 @@ class AsyncKbmeshClient:
         job_id: str = "",
         allow_shrink: bool = False,
         into_rebuild: bool = False,
+        reconnect_seconds: float = RECONNECT_SECONDS,
         timeout_seconds: float | None = None,
     ) -> AsyncIterator[IngestResult]:
         """Takes documents in and gives a result for each, in the order in which they are done.
@@ -245,6 +249,8 @@ class AsyncKbmeshClient:
         and has the same content is not sent again; its result is `resumed`.
         allow_shrink: it is meant that nothing or little is left of documents: no DOCUMENT_SHRUNK.
         into_rebuild: the documents go into the rebuild of the knowledge base that is under way.
+        reconnect_seconds: where the server goes away once it has answered, what has no result is sent again over a new
+        connection; for so long without a result, then it raises. What had gone in before is then told as UNCHANGED.
         """
         done = DoneDocuments()
         if job_id:
@@ -253,9 +259,12 @@ class AsyncKbmeshClient:
                     [entry async for entry in self.list_job_results(knowledge_base, job_id, into_rebuild=into_rebuild)]
                 )
         outgoing = OutgoingDocuments(max_document_bytes=self._max_document_bytes, done=done)
+        reconnecting = Reconnection(seconds=reconnect_seconds)
         request_id = new_request_id()
+        ends = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        given = aiter(_each(documents))
 
-        async def requests() -> AsyncIterator[ingestion_pb2.IngestRequest]:
+        async def requests(stream: int) -> AsyncIterator[ingestion_pb2.IngestRequest]:
             yield options_request(
                 knowledge_base,
                 concurrency=concurrency,
@@ -263,23 +272,35 @@ class AsyncKbmeshClient:
                 allow_shrink=allow_shrink,
                 into_rebuild=into_rebuild,
             )
-            with outgoing.keeping_errors():
-                async for document in _each(documents):
-                    message = outgoing.prepare(document)
-                    if message is not None:
-                        yield message
+            async for message in outgoing.messages_async(given, stream):
+                yield message
 
-        call = self._ingestion.Ingest(requests(), timeout=timeout_seconds, metadata=self._identity.metadata(request_id))
         try:
-            async for response in call:
-                for unsent in outgoing.take_unsent():
-                    yield unsent
-                yield ingest_result_from_wire(response)
-        except grpc.RpcError as error:
-            outgoing.raise_kept_error()
-            raise error_from_call(error, endpoint=self._endpoint, request_id=request_id) from error
+            while True:
+                left = None if ends is None else max(0.0, ends - time.monotonic())
+                call = self._ingestion.Ingest(
+                    requests(outgoing.begin_stream()), timeout=left, metadata=self._identity.metadata(request_id)
+                )
+                try:
+                    async for response in call:
+                        for unsent in outgoing.take_unsent():
+                            yield unsent
+                        outgoing.answered(response.external_id)
+                        reconnecting.answered()
+                        yield ingest_result_from_wire(response)
+                except grpc.RpcError as error:
+                    found = error_from_call(error, endpoint=self._endpoint, request_id=request_id)
+                    wait = reconnecting.wait_after(found)
+                    if wait is None:
+                        outgoing.raise_kept_error()
+                        raise found from error
+                    await asyncio.sleep(wait)
+                else:
+                    break
+                finally:
+                    call.cancel()
         finally:
-            call.cancel()
+            await outgoing.stop_reading()
         for unsent in outgoing.take_unsent():
             yield unsent
         outgoing.raise_kept_error()

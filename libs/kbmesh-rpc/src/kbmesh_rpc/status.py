@@ -32,6 +32,8 @@ TEXT_CHARACTERS = 256
 STATUS_BYTES = 2048
 GAVE_UP = "Locally cancelled"
 """How gRPC's details begin where it was the caller who cancelled."""
+LOST_STATUS = "Internal error from Core"
+"""What grpc.aio puts in the place of a server's status where a write fails as the call ends (grpc/grpc#36066)."""
 """What a status may hold before its last field violation. Base64 and the message beside it make some 6 KiB of this."""
 
 CODES: dict[Reason, grpc.StatusCode] = {
@@ -126,6 +128,7 @@ def from_rpc_error(error: grpc.RpcError | grpc.aio.AioRpcError, *, dependency: s
       it has not begun;
     - RESOURCE_EXHAUSTED: RequestTooLarge where our message was over a size limit, DependencyInvalidResponse where the
       answer was, else DependencyUnavailable;
+    - INTERNAL where a write failed as the call ended: DependencyUnavailable, for gRPC lost the server's own status;
     - the rest: DependencyInvalidResponse.
     """
     call = cast(grpc.aio.AioRpcError, error)  # a synchronous RpcError has the same methods, undeclared
@@ -146,6 +149,8 @@ def from_rpc_error(error: grpc.RpcError | grpc.aio.AioRpcError, *, dependency: s
         )
     if code is grpc.StatusCode.UNAVAILABLE:
         return DependencyUnavailable(dependency, f"{dependency} did not answer: {details}")
+    if code is grpc.StatusCode.INTERNAL and details == LOST_STATUS:
+        return DependencyUnavailable(dependency, f"{dependency} ended the call while it was still being written")
     return DependencyInvalidResponse(dependency, f"{dependency} answered {code.name}: {details}")
 
 

@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from kbmesh_client import IngestOutcome, IngestResult, KbmeshClient, KbmeshError, KnowledgeBaseAlreadyExists
+from kbmesh_client import (
+    RECONNECT_SECONDS,
+    IngestOutcome,
+    IngestResult,
+    KbmeshClient,
+    KbmeshError,
+    KnowledgeBaseAlreadyExists,
+)
 from rich.markup import escape
 
 from kbmesh_cli.errors import CliError, failure_of
@@ -83,6 +90,10 @@ def ingest(
         typer.Option("--tag", metavar="WORD", help="Tags them, to filter by. May be given several times."),
     ] = None,
     concurrency: Annotated[int, typer.Option(min=0, max=256, help="Documents at once. 0: the mesh's own choice.")] = 0,
+    reconnect_seconds: Annotated[
+        float,
+        typer.Option(min=0, help="How long a mesh that went away in the middle is waited for. 0: not at all."),
+    ] = RECONNECT_SECONDS,
     keep_going_ok: Annotated[
         bool, typer.Option("--keep-going-ok", help="Exit with 0 even where some documents failed.")
     ] = False,
@@ -103,6 +114,7 @@ def ingest(
         principals=principal or (),
         tags=tag or (),
         concurrency=concurrency,
+        reconnect_seconds=reconnect_seconds,
     )
 
     def find() -> list[SourceFile]:

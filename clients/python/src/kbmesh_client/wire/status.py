@@ -8,6 +8,8 @@ from kbmesh_client.errors import BY_CODE, BY_REASON, ErrorDetails, FieldViolatio
 DOMAIN = "kbmesh"
 REASON_PREFIX = "ERROR_REASON_"
 STATUS_KEY = "grpc-status-details-bin"
+LOST_STATUS = "Internal error from Core"
+"""What grpc.aio puts in the place of a server's status where a write fails as the call ends (grpc/grpc#36066)."""
 
 
 def error_from_call(error: grpc.RpcError, *, endpoint: str, request_id: str) -> KbmeshError:
@@ -33,6 +35,10 @@ def error_from_call(error: grpc.RpcError, *, endpoint: str, request_id: str) -> 
             text = f"no answer from {endpoint} within the deadline"
         elif code is grpc.StatusCode.UNIMPLEMENTED:
             text = f"the server at {endpoint} does not serve this call ({text})"
+        elif code is grpc.StatusCode.INTERNAL and text == LOST_STATUS:
+            kind, reason = BY_CODE[grpc.StatusCode.UNAVAILABLE]
+            metadata = {"dependency": endpoint}
+            text = f"{endpoint} ended the call while it was still being written, and gRPC lost the reason"
         elif code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in text:
             kind, reason = BY_REASON["REQUEST_TOO_LARGE"], "REQUEST_TOO_LARGE"
     details = ErrorDetails(
