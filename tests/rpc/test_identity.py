@@ -140,13 +140,13 @@ async def test_where_metadata_is_not_trusted_an_anonymous_call_is_the_default_te
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "localhost", "::1"])
 def test_on_loopback_metadata_is_trusted(host: str) -> None:
-    assert settings(host=host).trusts_tenant_metadata
+    assert settings(host=host).caller_policy.trusts(())
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "kbmesh.example.org"])
 def test_elsewhere_metadata_is_trusted_by_setting_only(host: str) -> None:
-    assert not settings(host=host).trusts_tenant_metadata
-    assert settings(host=host, trust_tenant_metadata=True).trusts_tenant_metadata
+    assert not settings(host=host).caller_policy.trusts(())
+    assert settings(host=host, trust_tenant_metadata=True).caller_policy.trusts(())
 
 
 @pytest.mark.parametrize(

@@ -55,3 +55,17 @@ def server_options(
         options.append(("grpc.max_connection_age_ms", max_connection_age_seconds * 1000))
         options.append(("grpc.max_connection_age_grace_ms", round(max(grace_seconds, 1.0) * 1000)))
     return options
+
+
+HEALTH_MESSAGE_BYTES = 4096
+HEALTH_STREAMS = 32
+
+
+def health_server_options() -> Options:
+    """Channel arguments of the plain health port, which anybody may reach: small messages, few calls a connection."""
+    return [
+        ("grpc.max_receive_message_length", HEALTH_MESSAGE_BYTES),
+        ("grpc.max_metadata_size", HEALTH_MESSAGE_BYTES),
+        ("grpc.max_concurrent_streams", HEALTH_STREAMS),
+        ("grpc.so_reuseport", 0),
+    ]

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 
 from kbmesh_rpc import metrics, telemetry
 from kbmesh_rpc.call import DEFAULT_TENANT, CallContext, with_call
+from kbmesh_rpc.caller_names import names_of
 from kbmesh_rpc.deadline import Deadline
 from kbmesh_rpc.drain import Drain
 from kbmesh_rpc.errors import (
@@ -31,10 +32,11 @@ from kbmesh_rpc.status import CODES, abort
 
 logger = get_logger(__name__)
 
-UNATTENDED_SERVICES = frozenset(
-    {"grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection", "grpc.reflection.v1.ServerReflection"}
-)
-"""Services for machinery, not for callers: no tenant, no deadline, no metrics, and answered while draining."""
+HEALTH_SERVICE = "grpc.health.v1.Health"
+REFLECTION_SERVICES = frozenset({"grpc.reflection.v1alpha.ServerReflection", "grpc.reflection.v1.ServerReflection"})
+UNATTENDED_SERVICES = REFLECTION_SERVICES | {HEALTH_SERVICE}
+"""Services for machinery, not for callers: no tenant, no deadline, no metrics, and answered while draining. Health is
+for everybody who gets as far as asking: a channel that watches it has to, and it tells nothing else."""
 
 _OWN_FAULTS = {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DATA_LOSS}
 
@@ -67,6 +69,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         self._drain = drain
         self._make_request_id = make_request_id
         self._endless = endless_services
+        self._policy = settings.caller_policy
 
     async def intercept_service(
         self,
@@ -82,11 +85,31 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             metrics.ended(metrics.OTHER, grpc.StatusCode.UNIMPLEMENTED, 0.0)
             return None
         if service in UNATTENDED_SERVICES:
-            return handler
+            return self._for_allowed(handler) if service in REFLECTION_SERVICES and self._policy.asks else handler
         kind = metrics.call_type(
             request_streaming=handler.request_streaming, response_streaming=handler.response_streaming
         )
         return self._wrapped(handler, path, metrics.Method(type=kind, service=service, name=name))
+
+    def _for_allowed(self, handler: _Handler) -> _Handler:
+        """Reflection, for callers who may call."""
+        inner = cast(Callable[[Any, _Context], AsyncIterator[Any]], handler.stream_stream)
+
+        async def responses(requests: Any, context: _Context) -> AsyncIterator[Any]:
+            if refusal := self._policy.refusal(self._caller_names(context)):
+                await abort(context, refusal)
+            async for response in inner(requests, context):
+                yield response
+
+        return grpc.stream_stream_rpc_method_handler(
+            cast(Any, responses),  # grpc's annotation knows handlers of its synchronous server only
+            request_deserializer=handler.request_deserializer,
+            response_serializer=handler.response_serializer,
+        )
+
+    def _caller_names(self, context: _Context) -> tuple[str, ...]:
+        """The names in the caller's certificate, where they matter."""
+        return names_of(context.auth_context()) if self._policy.asks else ()
 
     def _wrapped(self, handler: _Handler, path: str, method: metrics.Method) -> _Handler:
         functions = (handler.unary_unary, handler.unary_stream, handler.stream_unary, handler.stream_stream)
@@ -174,12 +197,13 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         self, method: metrics.Method, context: _Context, metadata: Sequence[tuple[str, str | bytes]]
     ) -> tuple[CallContext, KbmeshError | None]:
         """Who calls and until when, and why that is refused where it is."""
-        refusal: KbmeshError | None = None
+        names = self._caller_names(context)
+        refusal: KbmeshError | None = self._policy.refusal(names)
         tenant, principals = DEFAULT_TENANT, tuple[str, ...]()
         try:
-            tenant, principals = caller_of(metadata, trusted=self._settings.trusts_tenant_metadata)
+            tenant, principals = caller_of(metadata, trusted=self._policy.trusts(names))
         except KbmeshError as error:
-            refusal = error
+            refusal = refusal or error
         # grpc's annotation forgets that a call may have no deadline.
         seconds: float | None = context.time_remaining()
         if seconds is not None:

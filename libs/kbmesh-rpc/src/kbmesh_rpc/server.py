@@ -19,11 +19,13 @@ from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 
 from kbmesh_rpc import metrics
+from kbmesh_rpc.certificates import CertificateFilesError, Certificates, certificates_at
+from kbmesh_rpc.channel import certificate_files
 from kbmesh_rpc.condition import Condition
 from kbmesh_rpc.deadline import Deadline
 from kbmesh_rpc.drain import Drain
-from kbmesh_rpc.http2 import server_options
-from kbmesh_rpc.interceptors import CallInterceptor
+from kbmesh_rpc.http2 import health_server_options, server_options
+from kbmesh_rpc.interceptors import HEALTH_SERVICE, CallInterceptor
 from kbmesh_rpc.logs import configure_logging, get_logger
 from kbmesh_rpc.settings import ServerSettings
 from kbmesh_rpc.telemetry import TracingUnavailableError, configure_tracing
@@ -32,7 +34,6 @@ logger = get_logger(__name__)
 
 S = TypeVar("S", bound=ServerSettings)
 
-HEALTH_SERVICE = "grpc.health.v1.Health"
 LIVENESS = "liveness"
 """Name in health that falls where only a new process helps. SERVING from the start, whatever the services are."""
 
@@ -84,6 +85,10 @@ class ListenError(Exception):
     """The address cannot be listened on."""
 
 
+class PlaintextError(Exception):
+    """Plain text would leave this machine, and no setting allows it."""
+
+
 class RunningServer:
     """A server that listens. Made by `start`, ended by `drain`."""
 
@@ -94,8 +99,11 @@ class RunningServer:
         settings: ServerSettings,
         server: grpc.aio.Server,
         health: health_aio.HealthServicer,
+        health_server: grpc.aio.Server | None,
+        certificates: Certificates | None,
         drain: Drain,
         port: int,
+        health_port: int,
     ) -> None:
         self._application = application
         self._settings = settings
@@ -104,12 +112,19 @@ class RunningServer:
         self._drain = drain
         self._condition: Condition | None = getattr(application, "condition", None)
         self._warm = False
-        self._following = asyncio.create_task(self._follow())
+        self._health_server = health_server
+        self._tasks = [asyncio.create_task(self._follow())]
+        if certificates is not None:
+            self._tasks.append(asyncio.create_task(certificates.watch(settings.tls_reload_seconds)))
         self.port = port
+        self.health_port = health_port
+        """Of health in plain text; 0 where there is none."""
 
     @classmethod
     async def start(cls, application: Application, settings: ServerSettings) -> Self:
-        """Listens, NOT_SERVING. Raises ListenError."""
+        """Listens, NOT_SERVING. Raises ListenError and CertificateFilesError."""
+        files = certificate_files(settings)
+        certificates = certificates_at(files) if files.certificate or files.authorities else None
         registrations = application.registrations
         drain = Drain()
         endless = frozenset(registration.name for registration in registrations if registration.endless)
@@ -122,6 +137,8 @@ class RunningServer:
             ),
         )
         health = health_aio.HealthServicer()
+        health_server: grpc.aio.Server | None = None
+        health_port = 0
         try:
             health_pb2_grpc.add_HealthServicer_to_server(health, server)
             names = [registration.name for registration in registrations]
@@ -132,13 +149,37 @@ class RunningServer:
                 registration.add(server)
                 metrics.zero(registration.name)
             reflection.enable_server_reflection([*names, HEALTH_SERVICE, reflection.SERVICE_NAME], server)
-            port = _listen(server, settings)
+            if settings.health_port:
+                health_server = grpc.aio.server(options=health_server_options())
+                health_pb2_grpc.add_HealthServicer_to_server(health, health_server)
+                health_port = _listen(health_server, settings.host, settings.health_port)
+            credentials = (
+                certificates.server_credentials(require_client_certificate=settings.asks_for_client_cert)
+                if certificates is not None and settings.tls_cert is not None
+                else None
+            )
+            port = _listen(server, settings.host, settings.port, credentials)
             await server.start()
+            if health_server is not None:
+                await health_server.start()
         except BaseException:
             await server.stop(grace=None)  # one that is dropped without it blocks the interpreter's exit
+            if health_server is not None:
+                await health_server.stop(grace=None)
             raise
-        logger.info("listening", host=settings.host, port=port)
-        return cls(application=application, settings=settings, server=server, health=health, drain=drain, port=port)
+        transport = "plain text" if credentials is None else "mutual TLS" if settings.asks_for_client_cert else "TLS"
+        logger.info("listening", host=settings.host, port=port, transport=transport, health_port=health_port)
+        return cls(
+            application=application,
+            settings=settings,
+            server=server,
+            health=health,
+            health_server=health_server,
+            certificates=certificates,
+            drain=drain,
+            port=port,
+            health_port=health_port,
+        )
 
     async def ready(self) -> None:
         """Every service, and the server as a whole, turns SERVING, or what the application's condition says."""
@@ -164,7 +205,8 @@ class RunningServer:
         What is in flight then is cancelled, and has a moment to answer ShuttingDown. Cancelling the drain cuts the
         grace short; calls are answered and the application is closed all the same."""
         deadline = Deadline.after(self._settings.grace_seconds)
-        self._following.cancel()
+        for task in self._tasks:
+            task.cancel()
         await self._health.enter_graceful_shutdown()
         self._drain.begin()
         logger.info("draining", in_flight=self._drain.in_flight, grace_seconds=self._settings.grace_seconds)
@@ -179,17 +221,32 @@ class RunningServer:
             await self._drain.idle(_CUT_OFF_SECONDS)
             # What is left now are watchers of health and the like, which have just been told.
             await self._server.stop(grace=0.1)
+            if self._health_server is not None:
+                await self._health_server.stop(grace=0.1)
             await self._application.close()
             logger.info("stopped")
 
 
-def _listen(server: grpc.aio.Server, settings: ServerSettings) -> int:
+def _listen(server: grpc.aio.Server, host: str, port: int, credentials: grpc.ServerCredentials | None = None) -> int:
     """Opens the port, and gives its number. Raises ListenError."""
-    address = f"[{settings.host}]:{settings.port}" if ":" in settings.host else f"{settings.host}:{settings.port}"
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
-        return server.add_insecure_port(address)
+        if credentials is None:
+            return server.add_insecure_port(address)
+        return server.add_secure_port(address, credentials)
     except RuntimeError as error:
         raise ListenError(f"cannot listen on {address}: is the port taken, or the host not this machine's?") from error
+
+
+def _check_plaintext(settings: ServerSettings) -> None:
+    """Warns of plain text that leaves this machine where it is allowed. Raises PlaintextError where it is not."""
+    edges = settings.plaintext_edges()
+    if edges and not settings.allow_plaintext:
+        raise PlaintextError(
+            f"plain text would leave this machine: {'; '.join(edges)}. Set up TLS, or KBMESH_ALLOW_PLAINTEXT=true"
+        )
+    if edges:
+        logger.warning("plain text leaves this machine, as KBMESH_ALLOW_PLAINTEXT allows", connections=list(edges))
 
 
 async def serve(make_application: Callable[[S], Awaitable[Application]], settings: S) -> int:
@@ -200,10 +257,11 @@ async def serve(make_application: Callable[[S], Awaitable[Application]], setting
     hurry = asyncio.Event()
     with _signals(stop, hurry):
         try:
+            _check_plaintext(settings)
             with _metrics_server(settings):
                 application = await make_application(settings)
                 return await _serve(application, settings, stop, hurry)
-        except ListenError as error:
+        except (ListenError, PlaintextError, CertificateFilesError) as error:
             logger.error(str(error))
         except Exception:
             logger.exception("the server failed")

@@ -1,18 +1,21 @@
 """Settings of a server: environment over YAML file over defaults, read once, checked and frozen."""
 
 import argparse
-import ipaddress
 import re
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin
+from typing import Any, Literal, NoReturn, Self, TypeVar, get_args, get_origin
 
 import yaml
-from pydantic import Field, PrivateAttr, SecretStr, ValidationError, field_validator
+from pydantic import Field, PrivateAttr, SecretStr, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
+
+from kbmesh_rpc.caller_names import CallerPolicy, parse_names
+from kbmesh_rpc.targets import is_local_target
+from kbmesh_rpc.targets import is_loopback as is_loopback
 
 ENV_PREFIX = "KBMESH_"
 MEBIBYTE = 1024 * 1024
@@ -49,11 +52,37 @@ class ServerSettings(BaseSettings):
     otlp_endpoint: str = ""
     """OTLP gRPC endpoint for traces, such as http://localhost:4317. Empty is off; needs the extra kbmesh-rpc[otlp]."""
     trust_tenant_metadata: bool | None = None
-    """Whether kbmesh-tenant and kbmesh-principals are taken from a call's metadata. Unset: on loopback only."""
+    """Whether kbmesh-tenant and kbmesh-principals are taken from every call's metadata. Unset: on loopback only, and
+    there too not where `tls_trusted_callers` says whose are."""
+
+    tls_cert: Path | None = None
+    """PEM file of this process's certificate, those between it and the authority after it. With it the server speaks
+    TLS and nothing else; services that it calls see it too. Read anew when it changes. Unset: plain text."""
+    tls_key: Path | None = None
+    """PEM file of the certificate's private key, without a password."""
+    tls_ca: Path | None = None
+    """PEM file of the authorities of the mesh. With it every other service is called by TLS, and its certificate must
+    come from one of them and carry the name in its address; callers must show one of theirs too (mutual TLS)."""
+    tls_require_client_cert: bool = True
+    """Whether callers must show a certificate from `tls_ca`. Without `tls_ca` nobody is asked for one."""
+    tls_allowed_callers: str = ""
+    """Who may call: names in callers' certificates (DNS names, or URIs such as SPIFFE ids), separated by commas.
+    *.agents.svc is any first label, spiffe://cluster.local/ns/agents/* any path below. Unset: every certificate from
+    `tls_ca`."""
+    tls_trusted_callers: str = ""
+    """Who may call and name tenant and principals in a call's metadata: names as in `tls_allowed_callers`."""
+    tls_reload_seconds: float = Field(default=10.0, gt=0)
+    """How often the files are looked at."""
+    health_port: int = 0
+    """Port on the same host that serves grpc.health.v1 in plain text and nothing else, for probes that speak no TLS. 0
+    is off."""
+    allow_plaintext: bool = False
+    """Whether plain text may leave this machine: to callers where there is no `tls_cert`, to other services where there
+    is no `tls_ca`, and to stores whose URL says so. Else the process does not start. A warning names what does."""
 
     _service: str = PrivateAttr(default="kbmesh")
 
-    @field_validator("port", "metrics_port")
+    @field_validator("port", "metrics_port", "health_port")
     @classmethod
     def _is_port(cls, port: int) -> int:
         # A validator, because a subclass that gives its own default would lose a constraint of the field.
@@ -61,28 +90,69 @@ class ServerSettings(BaseSettings):
             raise ValueError("must be a port, 0 to 65535")
         return port
 
+    @field_validator("tls_allowed_callers", "tls_trusted_callers")
+    @classmethod
+    def _names_callers(cls, names: str) -> str:
+        return ",".join(parse_names(names))
+
+    @model_validator(mode="after")
+    def _tls_fits_together(self) -> Self:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("KBMESH_TLS_CERT and KBMESH_TLS_KEY belong together: one of them is unset")
+        if (self.tls_allowed_callers or self.tls_trusted_callers) and not self.asks_for_client_cert:
+            raise ValueError(
+                "KBMESH_TLS_ALLOWED_CALLERS and KBMESH_TLS_TRUSTED_CALLERS need callers' certificates: set "
+                "KBMESH_TLS_CERT, KBMESH_TLS_KEY and KBMESH_TLS_CA"
+            )
+        return self
+
+    @property
+    def asks_for_client_cert(self) -> bool:
+        """Whether callers must show a certificate: mutual TLS."""
+        return self.tls_cert is not None and self.tls_ca is not None and self.tls_require_client_cert
+
+    @property
+    def caller_policy(self) -> CallerPolicy:
+        """What callers may do, by their certificates."""
+        trusted = parse_names(self.tls_trusted_callers)
+        trusts_everybody = self.trust_tenant_metadata
+        if trusts_everybody is None:
+            trusts_everybody = is_loopback(self.host) and not trusted
+        return CallerPolicy(
+            allowed=parse_names(self.tls_allowed_callers), trusted=trusted, trusts_everybody=trusts_everybody
+        )
+
+    def plaintext_edges(self) -> tuple[str, ...]:
+        """Connections that leave this machine in plain text, each with the setting that says so."""
+        listening = (
+            (f"KBMESH_HOST={self.host} without KBMESH_TLS_CERT",)
+            if self.tls_cert is None and not is_loopback(self.host)
+            else ()
+        )
+        return (*listening, *self.plaintext_calls())
+
+    def plaintext_calls(self) -> tuple[str, ...]:
+        """Those of them that this process opens. Services add theirs."""
+        return ()
+
+    def plaintext_targets(self, *fields: str) -> tuple[str, ...]:
+        """Of fields that hold the address of another service, those that are called over a network and without TLS."""
+        if self.tls_ca is not None:
+            return ()
+        named = ((field, str(getattr(self, field))) for field in fields)
+        return tuple(
+            f"{env_name(field)}={target} without KBMESH_TLS_CA"
+            for field, target in named
+            if target and not is_local_target(target)
+        )
+
     @property
     def service(self) -> str:
         """The short name that `load_settings` was given, such as `embedder`."""
         return self._service
 
-    @property
-    def trusts_tenant_metadata(self) -> bool:
-        """`trust_tenant_metadata`, decided."""
-        return is_loopback(self.host) if self.trust_tenant_metadata is None else self.trust_tenant_metadata
-
 
 S = TypeVar("S", bound=ServerSettings)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that listens on `host`."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def load_settings(cls: type[S], *, service: str, argv: Sequence[str] | None = None) -> S:

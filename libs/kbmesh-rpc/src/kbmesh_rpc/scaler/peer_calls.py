@@ -8,6 +8,8 @@ import grpc
 from kbmesh.load.v1 import load_pb2 as pb2
 from kbmesh.load.v1 import load_pb2_grpc
 
+from kbmesh_rpc.certificates import Certificates
+from kbmesh_rpc.channel import dial
 from kbmesh_rpc.errors import KbmeshError, ShuttingDown
 from kbmesh_rpc.http2 import client_options
 from kbmesh_rpc.scaler.sweep import PeerLoad
@@ -37,8 +39,18 @@ def _target(family: socket.AddressFamily, host: str, port: int) -> str:
 class PeerCalls:
     """Calls GetLoad, over one channel an address that stays open between two questions."""
 
-    def __init__(self) -> None:
+    def __init__(self, certificates: Certificates | None = None) -> None:
+        """By TLS where there are certificates. Replicas are called by their addresses, and carry the name behind which
+        they were found in their certificates."""
+        self._certificates = certificates
         self._channels: dict[str, grpc.aio.Channel] = {}
+        self._names: dict[str, str] = {}
+
+    async def resolve(self, peers: Peers) -> Sequence[str]:
+        """Every address that the name has, each as a gRPC target. Raises OSError."""
+        found = await resolve(peers)
+        self._names.update(dict.fromkeys(found, peers.host))
+        return found
 
     async def __call__(self, address: str, *, timeout_seconds: float) -> PeerLoad:
         """The load of the process at `address`. Raises KbmeshError.
@@ -63,6 +75,7 @@ class PeerCalls:
     async def forget(self, gone: Sequence[str]) -> None:
         """Closes the channels of addresses that are no longer there."""
         for address in gone:
+            self._names.pop(address, None)
             channel = self._channels.pop(address, None)
             if channel is not None:
                 await channel.close()
@@ -75,5 +88,7 @@ class PeerCalls:
         if address not in self._channels:
             # Not `open_channel`: it leaves out who warms up or drains, and retries. Here each answer counts.
             options = [*client_options(max_message_bytes=MAX_ANSWER_BYTES), *RECONNECT_OPTIONS]
-            self._channels[address] = grpc.aio.insecure_channel(address, options=options)
+            self._channels[address] = dial(
+                address, options, certificates=self._certificates, server_name=self._names.get(address, "")
+            )
         return self._channels[address]

@@ -7,8 +7,9 @@ import grpc
 from externalscaler.externalscaler_pb2_grpc import add_ExternalScalerServicer_to_server
 from kbmesh.load.v1.load_pb2_grpc import add_LoadServiceServicer_to_server
 
+from kbmesh_rpc.certificates import Certificates
 from kbmesh_rpc.scaler.load_servicer import Load, LoadServicer
-from kbmesh_rpc.scaler.peer_calls import PeerCalls, resolve
+from kbmesh_rpc.scaler.peer_calls import PeerCalls
 from kbmesh_rpc.scaler.scaler_servicer import ScalerServicer
 from kbmesh_rpc.scaler.sweep import Sweep
 from kbmesh_rpc.scaler.trigger import AllowedPeers, parse_peers_list
@@ -40,10 +41,12 @@ def make_scaling(
     peers: str,
     any_name: bool,
     timeout_seconds: float,
+    certificates: Certificates | None = None,
 ) -> Scaling:
-    """`peers` are the names that triggers may ask for, comma separated; with `any_name` they may ask for others."""
-    calls = PeerCalls()
-    sweep = Sweep(resolve, calls, timeout_seconds=timeout_seconds, fresh_seconds=FRESH_SECONDS)
+    """`peers` are the names that triggers may ask for, comma separated; with `any_name` they may ask for others.
+    Replicas are asked by TLS where there are `certificates`."""
+    calls = PeerCalls(certificates)
+    sweep = Sweep(calls.resolve, calls, timeout_seconds=timeout_seconds, fresh_seconds=FRESH_SECONDS)
     load = LoadServicer(loads)
     allowed = AllowedPeers(listed=parse_peers_list(peers), any_name=any_name)
     scaler = ScalerServicer(sweep, allowed, stream_seconds=STREAM_SECONDS)
