@@ -33,6 +33,14 @@ protos: setup ## Generate the stubs anew from protos/
 chart: setup ## Write README and schema of the Helm chart anew from its values.yaml
 	$(BIN)/python tools/write_chart_docs.py
 
+.PHONY: metrics-docs
+metrics-docs: setup ## Write docs/metrics.md anew from the metrics that the code makes
+	$(BIN)/python tools/write_metric_docs.py
+
+.PHONY: dashboards
+dashboards: setup ## Write the Grafana dashboards anew, and the chart's copy of them
+	$(BIN)/python tools/write_dashboards.py
+
 .PHONY: goldens
 goldens: setup .venv-helm/ready ## Write what the Helm chart renders to anew, for a review to read
 	$(BIN)/python tests/helm/write_goldens.py

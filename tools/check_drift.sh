@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fails where libs/kbmesh-protos is not what `make protos` would write. `make check-drift` calls it.
+# Fails where generated code, docs and dashboards are not what their generators would write. `make check-drift` calls it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 fresh=$(mktemp -d)
@@ -14,4 +14,16 @@ if ! diff --brief "$fresh/errors.md" docs/errors.md; then
   echo "docs/errors.md is stale: run 'make protos' and commit what it writes" >&2
   exit 1
 fi
+.venv/bin/python tools/write_metric_docs.py "$fresh/metrics.md"
+if ! diff --brief "$fresh/metrics.md" docs/metrics.md; then
+  echo "docs/metrics.md is stale: run 'make metrics-docs' and commit what it writes" >&2
+  exit 1
+fi
+.venv/bin/python tools/write_dashboards.py "$fresh"
+for folder in deploy/dashboards deploy/helm/kbmesh/files/dashboards; do
+  if ! diff -r --brief "$fresh/$folder" "$folder"; then
+    echo "$folder is stale: run 'make dashboards' and commit what it writes" >&2
+    exit 1
+  fi
+done
 echo "generated code and docs are current"

@@ -146,7 +146,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     structlog.reset_defaults()
     root.handlers[:] = handlers
     root.setLevel(level)
-    for name in ("asyncio", "grpc"):
+    for name in ("kbmesh", "kbmesh_rpc", "kbmesh_onnx", "kbmesh_edge", "kbmesh_chunker"):
         logging.getLogger(name).setLevel(logging.NOTSET)
 
 

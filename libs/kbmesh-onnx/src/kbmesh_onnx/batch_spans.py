@@ -4,7 +4,7 @@ The span stands in the trace of the first request that is recorded, so that it i
 the requests' own spans have a link to it. Where none is recorded nothing is made.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from opentelemetry import trace
 
@@ -13,7 +13,7 @@ from kbmesh_onnx.batch_observer import BatchReport
 SPAN = "model run"
 
 
-def begin(requests: Iterable[trace.Span]) -> trace.Span | None:
+def begin(requests: Sequence[trace.Span]) -> trace.Span | None:
     """The span of a batch that begins now, with parts of these requests."""
     recorded = {span.get_span_context().span_id: span for span in requests if span.is_recording()}
     if not recorded:

@@ -16,6 +16,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic
 
+from opentelemetry import trace
+
+from kbmesh_onnx import batch_spans
 from kbmesh_onnx.admission import ATTENTIVE_SECONDS, QueueLimits, Waiting, check_size, check_wait
 from kbmesh_onnx.batch_errors import (
     BatcherClosedError,
@@ -111,6 +114,7 @@ class Batcher(Generic[PayloadT, ResultT]):
         self._running_since: float | None = None
         self._running: list[Entry[PayloadT, ResultT]] = []
         self._failed_runs = 0
+        self._span: trace.Span | None = None
         self._idle = asyncio.Event()
         self._idle.set()
         self._pump_scheduled = False
@@ -363,6 +367,7 @@ class Batcher(Generic[PayloadT, ResultT]):
         self._running_since = started = self._clock()
         self._running = batch
         payloads = [entry.payload for entry in batch]
+        self._span = batch_spans.begin([one.span for one in dict.fromkeys(entry.submission for entry in batch)])
         run = loop.run_in_executor(self._executor, run_isolating, self._run_model, payloads)
         run.add_done_callback(partial(self._finish, loop, lane, batch, started))
         self._tell_queued(lane)
@@ -406,16 +411,16 @@ class Batcher(Generic[PayloadT, ResultT]):
             self._give_up(lost)
         self._schedule_pump(loop)
         self._observer.running(0)
-        self._observer.ran(
-            BatchReport(
-                lane=lane,
-                items=len(batch),
-                failed=failed,
-                tokens=tokens,
-                padded_tokens=padded_tokens,
-                seconds=seconds,
-            )
+        report = BatchReport(
+            lane=lane,
+            items=len(batch),
+            failed=failed,
+            tokens=tokens,
+            padded_tokens=padded_tokens,
+            seconds=seconds,
         )
+        self._observer.ran(report)
+        batch_spans.end(self._span, report)
 
     def _give_up(self, lost: ModelLostError) -> None:
         self._lost = lost

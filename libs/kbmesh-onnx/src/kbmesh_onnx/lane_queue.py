@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, TypeVar
 
+from opentelemetry import trace
+
 from kbmesh_onnx.batch_errors import BatchError
 
 PayloadT = TypeVar("PayloadT")
@@ -41,6 +43,8 @@ class Submission(Generic[ResultT]):
 
     def __init__(self, *, tenant: str, items: int, tokens: int) -> None:
         self.tenant = tenant
+        self.span = trace.get_current_span()
+        """Of the caller, for traces."""
         self.outcomes: dict[int, ResultT | BatchError] = {}
         self.items = items
         self.waiting_items = items

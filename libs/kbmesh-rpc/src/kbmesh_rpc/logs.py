@@ -11,6 +11,9 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from kbmesh_rpc.call import optional_call
 from kbmesh_rpc.settings import ServerSettings
 
+_OWN = ("kbmesh", "kbmesh_rpc", "kbmesh_onnx", "kbmesh_edge")
+"""Packages whose debug lines hold no text of a request; the service's own is another."""
+
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
     """A structlog logger. `name` is the module's."""
@@ -49,10 +52,12 @@ def configure_logging(settings: ServerSettings, *, service: str) -> None:
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(settings.log_level.upper())
-    for chatty in ("asyncio", "grpc"):
-        # Their debug lines, several for each call, are about themselves.
-        logging.getLogger(chatty).setLevel(max(logging.INFO, root.level))
+    level = logging.getLevelNamesMapping()[settings.log_level.upper()]
+    # At debug, libraries log what they send: statements with their parameters, bodies of requests. And their lines,
+    # several for each call, are about themselves.
+    root.setLevel(max(logging.INFO, level))
+    for own in (*_OWN, f"kbmesh_{service}"):
+        logging.getLogger(own).setLevel(level)
     logging.captureWarnings(True)
 
 

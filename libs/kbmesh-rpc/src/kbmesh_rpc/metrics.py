@@ -1,18 +1,24 @@
-"""Prometheus metrics of a gRPC server, under the names that gRPC dashboards know.
+"""Prometheus metrics of gRPC servers and of the calls they make, under the names that gRPC dashboards know.
 
 They are in prometheus_client's default registry, made once for the process and shared by its servers. Label values come
 from registered methods only: a caller cannot make series by inventing methods.
 """
 
+import platform
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from wsgiref.simple_server import WSGIServer
 
 import grpc
 from google.protobuf import descriptor_pool
 from prometheus_client import Counter, Gauge, Histogram, start_http_server
 
+from kbmesh_rpc.errors import Reason
+
 _LABELS = ("grpc_type", "grpc_service", "grpc_method")
+_SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 STARTED = Counter("grpc_server_started_total", "Calls that began on the server.", _LABELS)
 HANDLED = Counter(
@@ -22,7 +28,7 @@ HANDLING_SECONDS = Histogram(
     "grpc_server_handling_seconds",
     "Seconds from the start of a call to its end.",
     _LABELS,
-    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
+    buckets=_SECONDS_BUCKETS,
 )
 REFUSAL_SECONDS = Histogram(
     "kbmesh_server_refusal_seconds",
@@ -31,6 +37,25 @@ REFUSAL_SECONDS = Histogram(
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1),
 )
 IN_FLIGHT = Gauge("kbmesh_server_in_flight_calls", "Calls that have begun and not ended.", _LABELS)
+ERRORS = Counter(
+    "kbmesh_server_errors_total", "Calls that ended with an error of kbmesh's own, by its reason.", ["reason"]
+)
+CLIENT_STARTED = Counter("grpc_client_started_total", "Calls that this process began to make.", _LABELS)
+CLIENT_HANDLED = Counter(
+    "grpc_client_handled_total",
+    "Calls that this process made and that ended, however they did.",
+    (*_LABELS, "grpc_code"),
+)
+CLIENT_HANDLING_SECONDS = Histogram(
+    "grpc_client_handling_seconds",
+    "Seconds from the start of a call that this process made to its end, retries and waiting for a connection too.",
+    _LABELS,
+    buckets=_SECONDS_BUCKETS,
+)
+BUILD_INFO = Gauge("kbmesh_build_info", "1, for the versions in its labels.", ["service", "version", "python"])
+
+for _reason in Reason:
+    ERRORS.labels(_reason.name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +101,40 @@ def zero(service: str) -> None:
         IN_FLIGHT.labels(*method.labels)
         for code in grpc.StatusCode:
             HANDLED.labels(*method.labels, code.name)
+
+
+def zero_client(service: str, methods: Sequence[str]) -> None:
+    """Makes the series of calls that this process is going to make, at zero."""
+    descriptor = descriptor_pool.Default().FindServiceByName(service)
+    for name in methods:
+        each = descriptor.methods_by_name[name]
+        kind = call_type(request_streaming=each.client_streaming, response_streaming=each.server_streaming)
+        labels = Method(type=kind, service=service, name=name).labels
+        CLIENT_STARTED.labels(*labels)
+        CLIENT_HANDLING_SECONDS.labels(*labels)
+        for code in grpc.StatusCode:
+            CLIENT_HANDLED.labels(*labels, code.name)
+
+
+def tell_build(service: str) -> None:
+    """Says what runs in this process. `service` is its short name."""
+    BUILD_INFO.labels(service, version("kbmesh-rpc"), platform.python_version()).set(1)
+
+
+def failed(reason: Reason) -> None:
+    """Counts an error that a call ended with."""
+    ERRORS.labels(reason.name).inc()
+
+
+def client_began(method: Method) -> None:
+    """Counts the start of a call to another service."""
+    CLIENT_STARTED.labels(*method.labels).inc()
+
+
+def client_ended(method: Method, code: grpc.StatusCode, seconds: float) -> None:
+    """Counts the end of a call to another service."""
+    CLIENT_HANDLED.labels(*method.labels, code.name).inc()
+    CLIENT_HANDLING_SECONDS.labels(*method.labels).observe(seconds)
 
 
 def began(method: Method) -> None:

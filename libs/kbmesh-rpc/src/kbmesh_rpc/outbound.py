@@ -1,5 +1,6 @@
 """What every call to another service carries on from the call that is being served."""
 
+import time
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
@@ -7,7 +8,7 @@ import grpc
 from grpc.aio import ClientCallDetails
 from opentelemetry import trace
 
-from kbmesh_rpc import telemetry
+from kbmesh_rpc import metrics, telemetry
 from kbmesh_rpc.call import CallContext, optional_call
 from kbmesh_rpc.metadata import PRINCIPALS_KEY, REQUEST_ID_KEY, TENANT_KEY
 
@@ -30,7 +31,7 @@ class _UnaryUnary(grpc.aio.UnaryUnaryClientInterceptor):
         client_call_details: ClientCallDetails,
         request: Any,
     ) -> grpc.aio.UnaryUnaryCall[Any, Any]:
-        return await _carry_on(continuation, client_call_details, request)
+        return await _carry_on(continuation, client_call_details, request, "unary")
 
 
 class _UnaryStream(grpc.aio.UnaryStreamClientInterceptor):
@@ -40,7 +41,7 @@ class _UnaryStream(grpc.aio.UnaryStreamClientInterceptor):
         client_call_details: ClientCallDetails,
         request: Any,
     ) -> grpc.aio.UnaryStreamCall[Any, Any]:
-        return await _carry_on(continuation, client_call_details, request)
+        return await _carry_on(continuation, client_call_details, request, "server_stream")
 
 
 class _StreamUnary(grpc.aio.StreamUnaryClientInterceptor):
@@ -50,7 +51,7 @@ class _StreamUnary(grpc.aio.StreamUnaryClientInterceptor):
         client_call_details: ClientCallDetails,
         request_iterator: _Requests,
     ) -> grpc.aio.StreamUnaryCall[Any, Any]:
-        return await _carry_on(continuation, client_call_details, request_iterator)
+        return await _carry_on(continuation, client_call_details, request_iterator, "client_stream")
 
 
 class _StreamStream(grpc.aio.StreamStreamClientInterceptor):
@@ -60,17 +61,25 @@ class _StreamStream(grpc.aio.StreamStreamClientInterceptor):
         client_call_details: ClientCallDetails,
         request_iterator: _Requests,
     ) -> grpc.aio.StreamStreamCall[Any, Any]:
-        return await _carry_on(continuation, client_call_details, request_iterator)
+        return await _carry_on(continuation, client_call_details, request_iterator, "bidi_stream")
 
 
 async def _carry_on(
-    continuation: Callable[[ClientCallDetails, Any], Awaitable[_Call]], details: ClientCallDetails, request: Any
+    continuation: Callable[[ClientCallDetails, Any], Awaitable[_Call]],
+    details: ClientCallDetails,
+    request: Any,
+    kind: str,
 ) -> _Call:
     method = details.method.decode() if isinstance(details.method, bytes) else details.method
+    service, _, name = method.removeprefix("/").partition("/")
+    called = metrics.Method(type=kind, service=service, name=name)
+    started = time.perf_counter()
+    metrics.client_began(called)
     call = optional_call()
     timeout = _timeout(details.timeout, call)
     span, carrier = telemetry.client_span(method)
     if timeout is not None and timeout <= 0:
+        metrics.client_ended(called, grpc.StatusCode.DEADLINE_EXCEEDED, 0.0)
         telemetry.set_code(span, grpc.StatusCode.DEADLINE_EXCEEDED, server=False)
         span.end()
         raise grpc.aio.AioRpcError(
@@ -89,7 +98,7 @@ async def _carry_on(
         ),
         request,
     )
-    made.add_done_callback(lambda ended: _end(span, ended))
+    made.add_done_callback(lambda ended: _end(span, called, started, ended))
     return made
 
 
@@ -116,11 +125,12 @@ def _metadata(given: grpc.aio.Metadata | None, call: CallContext | None, carrier
     return metadata
 
 
-def _end(span: trace.Span, call: grpc.aio.Call) -> None:
+def _end(span: trace.Span, called: metrics.Method, started: float, call: grpc.aio.Call) -> None:
     coroutine = call.code()
     try:
         coroutine.send(None)  # the call is done, so its code is there without waiting
     except StopIteration as result:
+        metrics.client_ended(called, result.value, time.perf_counter() - started)
         telemetry.set_code(span, result.value, server=False)
     finally:
         coroutine.close()

@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kbmesh_rpc.errors import KbmeshError, QueueFull
+from prometheus_client import Gauge
+
+WAITING_BYTES = Gauge("kbmesh_chunker_waiting_bytes", "Bytes of the documents that wait or are worked on.")
 
 MAX_WAITING_BYTES = 256 * 1024 * 1024
 MIN_RETRY_SECONDS = 0.5
@@ -80,10 +83,12 @@ class Admission:
                 retry_after_seconds=min(MAX_RETRY_SECONDS, max(MIN_RETRY_SECONDS, wait)),
             )
         self._bytes += size_bytes
+        WAITING_BYTES.inc(size_bytes)
 
     def free(self, size_bytes: int) -> None:
         """Gives room back."""
         self._bytes -= size_bytes
+        WAITING_BYTES.dec(size_bytes)
 
     def _learn(self, size_bytes: int, seconds: float) -> None:
         if size_bytes and seconds > 0:

@@ -6,6 +6,7 @@ import grpc
 from kbmesh.embedder.v1 import embedder_pb2, embedder_pb2_grpc
 from kbmesh_rpc.channel import open_channel
 from kbmesh_rpc.errors import DependencyInvalidResponse
+from kbmesh_rpc.metrics import zero_client
 from kbmesh_rpc.status import from_item_error, from_rpc_error
 
 from kbmesh_chunker.sentence_embedder import EMBEDDER, SentenceVectors, to_floats
@@ -19,6 +20,7 @@ class EmbedderClient:
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._channel = channel
+        zero_client("kbmesh.embedder.v1.EmbedderService", ("Embed", "CountTokens"))
         self._stub: embedder_pb2_grpc.EmbedderServiceAsyncStub = embedder_pb2_grpc.EmbedderServiceStub(channel)
 
     @classmethod

@@ -12,6 +12,7 @@ from kbmesh_rpc.call import optional_call
 from kbmesh_rpc.deadline import Deadline
 from kbmesh_rpc.errors import DocumentEmpty, InvalidField, RequestTooLarge
 
+from kbmesh_chunker import metrics
 from kbmesh_chunker.assembly import ChunkedPart
 from kbmesh_chunker.chunking import ChunkedDocument, Chunker
 from kbmesh_chunker.config import CHARACTER_SIZES, ConfigRequest, Options, Sizes, SizeUnit, Strategy
@@ -60,6 +61,7 @@ class ChunkerServicer(chunker_pb2_grpc.ChunkerServiceServicer):
         async with aclosing(answers):
             async for answer in answers:
                 if isinstance(answer, Summary):
+                    metrics.count(answer)
                     yield chunker_pb2.ChunkStreamResponse(summary=write_summary(answer))
                     return
                 yield chunker_pb2.ChunkStreamResponse(chunk=write_chunk(answer, metadata, total=None))
@@ -102,7 +104,9 @@ class ChunkerServicer(chunker_pb2_grpc.ChunkerServiceServicer):
     def _write_response(self, request: chunker_pb2.ChunkRequest, chunked: ChunkedDocument) -> chunker_pb2.ChunkResponse:
         """Raises RequestTooLarge where the answer would not fit in a message; ChunkStream has no such limit."""
         metadata = dict(request.document.metadata)
-        response = chunker_pb2.ChunkResponse(summary=write_summary(summarize(chunked)))
+        summary = summarize(chunked)
+        metrics.count(summary)
+        response = chunker_pb2.ChunkResponse(summary=write_summary(summary))
         if request.return_text:
             response.text = chunked.document.text
         size = response.ByteSize()

@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 
 from kbmesh_onnx.batch_metrics import BatchMetrics, BatchSeries
+from kbmesh_onnx.model_metrics import ModelSeries
 from prometheus_client import Counter
 
 from kbmesh_reranker.backends.port import DocumentScore
 from kbmesh_reranker.relevance import Reranked
 
 SERIES = BatchSeries("reranker", items="windows")
+MODELS = ModelSeries("reranker")
 TRUNCATED_DOCUMENTS = Counter(
     "kbmesh_reranker_truncated_documents_total", "Documents that were longer than all their windows.", ["model"]
 )

@@ -4,12 +4,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from kbmesh_onnx.errors import DeviceUnavailable
+from kbmesh_onnx.model_metrics import LiveModel
 from kbmesh_onnx.model_roster import ModelRoster, Place
 from kbmesh_rpc.condition import Condition
-from kbmesh_rpc.errors import ModelNotFound, ModelNotReady
+from kbmesh_rpc.errors import FeatureUnsupported, ModelNotFound, ModelNotReady
 from kbmesh_rpc.logs import get_logger
 
-from kbmesh_reranker.backends.port import RerankBackend
+from kbmesh_reranker.backends.port import ELSEWHERE, RerankBackend
+from kbmesh_reranker.metrics import MODELS
 
 log = get_logger(__name__)
 
@@ -28,8 +30,8 @@ class ModelRegistry:
     """Models by name. The first is the default.
 
     A model that cannot be opened is tried again, `retry_seconds` later at first; 0 makes it an error of `load`, and so
-    is a device that is required and not there. A model that is lost turns `condition`, and is opened again where that
-    is possible.
+    is a device that is required and not there, or an SDK that is not installed. A model that is lost turns `condition`,
+    and is opened again where that is possible; one that runs elsewhere leaves the process alive.
     """
 
     def __init__(
@@ -38,13 +40,19 @@ class ModelRegistry:
         open_backend: Callable[[str], Awaitable[RerankBackend]],
         *,
         retry_seconds: float = 0.0,
+        wanted_device: str = "auto",
     ) -> None:
+        """`wanted_device` is what the settings ask for, which metrics show beside the one in use."""
         self.condition = Condition()
+        self._wanted_device = wanted_device
+        for name in names:
+            MODELS.expect(name)
         self._roster: ModelRoster[RerankBackend] = ModelRoster(
             names,
             open_backend,
             retry_seconds=retry_seconds,
-            is_final=lambda error: isinstance(error, DeviceUnavailable),
+            is_final=lambda error: isinstance(error, DeviceUnavailable | FeatureUnsupported),
+            is_here=lambda model: model.description.device != ELSEWHERE,
             changed=self._changed,
         )
 
@@ -80,9 +88,19 @@ class ModelRegistry:
     def _changed(self, place: Place[RerankBackend]) -> None:
         self.condition.set(serving=self._roster.complete, live=not self._roster.lost)
         if place.model is None:
+            MODELS.tell(place.name, None, wanted_device=self._wanted_device)
             log.error("model_lost" if place.lost else "model_not_loaded", model=place.name, reason=place.reason)
             return
         model = place.model.description
+        live = LiveModel(
+            backend=model.backend,
+            device=model.device,
+            precision=model.precision,
+            reads_as=model.method,
+            max_tokens=model.max_tokens,
+            fingerprint=model.fingerprint,
+        )
+        MODELS.tell(place.name, live, wanted_device=self._wanted_device)
         log.info(
             "model_ready",
             model=place.name,

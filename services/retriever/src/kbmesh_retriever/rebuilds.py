@@ -11,6 +11,7 @@ from kbmesh_rpc.errors import Conflict, RebuildNotFound
 
 from kbmesh_retriever.catalog.port import Catalog, KnowledgeBase, Placement, RebuildProgress
 from kbmesh_retriever.catalog.sql import utc_now
+from kbmesh_retriever.ingest import metrics
 from kbmesh_retriever.knowledge_bases import collection_name
 from kbmesh_retriever.making import Making
 from kbmesh_retriever.mesh.port import ChunkerPort, EmbedderPort
@@ -96,6 +97,7 @@ class Rebuilds:
             )
         async with self._making.of(successor):
             await self._catalog.create_rebuild(successor, of=old)
+        metrics.rebuild("started")
         return successor
 
     async def find(self, knowledge_base: KnowledgeBase) -> Rebuild | None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from kbmesh_rpc.deadline import Deadline
 from kbmesh_rpc.errors import DeadlineExceeded, DependencyUnavailable, DocumentUnreadable, ShuttingDown
 from kbmesh_rpc.logs import get_logger
+from prometheus_client import Counter
 
 from kbmesh_chunker.documents import reading_worker
 from kbmesh_chunker.documents.reader import check_size, parsed_type, read
@@ -31,6 +32,10 @@ from kbmesh_chunker.documents.reading_worker import (
 from kbmesh_chunker.documents.source import ExtractedDocument, SourceDocument
 
 logger = get_logger(__name__)
+
+DEATHS = Counter(
+    "kbmesh_chunker_reading_deaths_total", "Processes that died of the document they read, or were ended over time."
+)
 
 # -P: the folder the chunker was started in is no place to import from.
 WORKER_COMMAND = (sys.executable, "-P", "-m", reading_worker.__name__)
@@ -218,8 +223,10 @@ class ReadingProcesses:
         except TimeoutError as error:
             if not limit.expired():
                 raise
+            DEATHS.inc()
             raise DocumentUnreadable(media_type, f"reading it took longer than {seconds:g} s") from error
         except WorkerDied as error:
+            DEATHS.inc()
             logger.warning("a reading process died", exit_code=error.code, media_type=media_type)
             message = "the process that read it died of it"
             if error.code == OUT_OF_MEMORY:

@@ -13,6 +13,8 @@ from typing import Generic, TypeVar
 from kbmesh_rpc.call import optional_call, with_call
 from kbmesh_rpc.deadline import Deadline
 from kbmesh_rpc.errors import Cancelled, DeadlineExceeded, KbmeshError, ShuttingDown
+from kbmesh_rpc.spans import current_context, link_to
+from opentelemetry import trace
 
 from kbmesh_retriever.cache.shared_deadline import SharedDeadline
 
@@ -29,6 +31,8 @@ class _Flight(Generic[T]):
     task: "asyncio.Task[T]"
     deadline: SharedDeadline
     starter: object
+    span: trace.SpanContext = field(default_factory=current_context)
+    """Of who started it: the work stands in that one's trace."""
     waiters: list[object] = field(default_factory=list)
     """In the order they came."""
     owner: object = None
@@ -75,6 +79,7 @@ class SingleFlight(Generic[T]):
             flight = self._start(key, compute, deadline, waiter)
         else:
             flight.deadline.extend(deadline)
+            link_to(flight.span)
         flight.waiters.append(waiter)
         try:
             while not flight.task.done():

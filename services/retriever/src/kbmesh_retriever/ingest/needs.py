@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from kbmesh_rpc.errors import DeadlineExceeded, DependencyUnavailable, KbmeshError
+from kbmesh_rpc.spans import span
 
 from kbmesh_retriever.catalog.port import Catalog, Document, KnowledgeBase, Reservation
 from kbmesh_retriever.ingest.embedding import TEXTS_A_CALL, BulkEmbedding
@@ -60,20 +61,24 @@ def needs_together(
     """One call for what several documents need at the same time. Ends with `group`."""
 
     async def find(external_ids: Sequence[str]) -> Sequence[Document | None]:
-        found = await catalog.find_documents(knowledge_base.id, set(external_ids))
+        with span("catalog find", kind="client", kbmesh__documents=len(external_ids)):
+            found = await catalog.find_documents(knowledge_base.id, set(external_ids))
         return [found.get(external_id) for external_id in external_ids]
 
     async def embed(documents: Sequence[Sequence[str]]) -> Sequence[Embedded | KbmeshError]:
         return await embedding.embed(knowledge_base, documents)
 
     async def reserve(external_ids: Sequence[str]) -> Sequence[Reservation]:
-        if len(external_ids) == 1:
-            return [await catalog.reserve_generation(knowledge_base.id, external_ids[0])]
-        return await catalog.reserve_generations(knowledge_base.id, external_ids)
+        with span("catalog reserve", kind="client", kbmesh__documents=len(external_ids)):
+            if len(external_ids) == 1:
+                return [await catalog.reserve_generation(knowledge_base.id, external_ids[0])]
+            return await catalog.reserve_generations(knowledge_base.id, external_ids)
 
     async def write(documents: Sequence[Sequence[Point]]) -> Sequence[KbmeshError | None]:
         try:
-            await store.upsert(knowledge_base.collection, [point for each in documents for point in each])
+            points = [point for each in documents for point in each]
+            with span("vector store write", kind="client", kbmesh__points=len(points)):
+                await store.upsert(knowledge_base.collection, points)
         except KbmeshError as error:
             if len(documents) == 1 or isinstance(error, DependencyUnavailable | DeadlineExceeded):
                 return [error] * len(documents)
@@ -81,10 +86,11 @@ def needs_together(
         return [None] * len(documents)
 
     async def publish(published: Sequence[tuple[Reservation, Document]]) -> Sequence[KbmeshError | None]:
-        if len(published) == 1:
-            await catalog.publish(*published[0])
-            return [None]
-        return await catalog.publish_together(knowledge_base.id, published)
+        with span("catalog publish", kind="client", kbmesh__documents=len(published)):
+            if len(published) == 1:
+                await catalog.publish(*published[0])
+                return [None]
+            return await catalog.publish_together(knowledge_base.id, published)
 
     finding = Packer[str, Document | None](find, group, max_weight=_LOOKUPS_A_CALL)
     vectors = Packer[Sequence[str], Embedded](embed, group, max_weight=TEXTS_A_CALL, in_flight=_EMBED_CALLS)

@@ -5,8 +5,10 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 from kbmesh_rpc.errors import InternalError, KbmeshError, KnowledgeBaseNotFound, ModelMismatch
 from kbmesh_rpc.logs import get_logger
+from kbmesh_rpc.spans import span
 
 from kbmesh_retriever.catalog.port import Catalog, KnowledgeBase
+from kbmesh_retriever.ingest import metrics
 from kbmesh_retriever.ingest.document import IncomingDocument, IngestResult
 from kbmesh_retriever.ingest.ingester import Ingester
 from kbmesh_retriever.ingest.job import JobRecord
@@ -112,6 +114,20 @@ class _Stream:
                 await self._record.close(finished=finished)
 
     async def _one(self, document: IncomingDocument, size: int, needs: Needs) -> None:
+        with metrics.working(size) as count, span("ingest document", kbmesh__document__bytes=size) as made:
+            result, ends_all = await self._result(document, size, needs)
+            count(result)
+            made.set_attribute("kbmesh.document.outcome", result.outcome)
+            if result.error is not None:
+                made.set_attribute("error.type", result.error.reason.name)
+        if self._record is not None:
+            await self._record.add(result)
+        self.results.put_nowait(result)
+        if ends_all:
+            self.results.put_nowait(None)
+
+    async def _result(self, document: IncomingDocument, size: int, needs: Needs) -> tuple[IngestResult, bool]:
+        """What became of a document, and whether no further one can be taken in."""
         ends_all = False
         try:
             result = await self._ingest(document, needs)
@@ -129,11 +145,7 @@ class _Stream:
             result = await self._failed(document, InternalError(self._request_id))
         finally:
             self._bytes.give(size)
-        if self._record is not None:
-            await self._record.add(result)
-        self.results.put_nowait(result)
-        if ends_all:
-            self.results.put_nowait(None)
+        return result, ends_all
 
     async def _ingest(self, document: IncomingDocument, needs: Needs) -> IngestResult:
         begun_with = self._knowledge_base

@@ -1,14 +1,16 @@
 """Deletes from the vector store what no reader can need any more."""
 
 import asyncio
+import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from kbmesh_rpc.errors import DeadlineExceeded, DependencyUnavailable, KbmeshError
 from kbmesh_rpc.logs import get_logger
 
 from kbmesh_retriever.catalog.port import Catalog, KnowledgeBase, Superseded
+from kbmesh_retriever.ingest import metrics
 from kbmesh_retriever.stores.port import Scope, VectorStore
 
 logger = get_logger(__name__)
@@ -21,7 +23,13 @@ class Sweeper:
     while or a process was killed. Several may run at once: deleting twice does no harm."""
 
     def __init__(
-        self, catalog: Catalog, store: VectorStore, *, grace_seconds: float, interval_seconds: float = 10
+        self,
+        catalog: Catalog,
+        store: VectorStore,
+        *,
+        grace_seconds: float,
+        interval_seconds: float = 10,
+        now: Callable[[], float] = time.time,
     ) -> None:
         """`grace_seconds` is not below the longest deadline of any search: who began before a version was replaced may
         read it until then."""
@@ -29,6 +37,7 @@ class Sweeper:
         self._store = store
         self._grace_seconds = grace_seconds
         self._interval_seconds = interval_seconds
+        self._now = now
 
     async def run(self) -> None:
         """Sweeps until it is cancelled."""
@@ -45,22 +54,40 @@ class Sweeper:
         """Deletes all that is due, and tells how many generations and knowledge bases that was. Raises the first error
         of catalog or store; what is not deleted yet stays due. What cannot be deleted keeps nothing else from it, but a
         store that does not answer is not asked again and again."""
-        swept, failed = 0, list[KbmeshError]()
+        failed = list[KbmeshError]()
+        found = swept = 0
+        try:
+            found, swept = await self._sweep(failed)
+        except BaseException:
+            metrics.sweep_failed()
+            raise
+        metrics.sweep_ended(left=found - swept, now=self._now())
+        if failed:
+            raise failed[0]
+        return swept
+
+    async def _sweep(self, failed: list[KbmeshError]) -> tuple[int, int]:
+        """How much was due, as far as it was looked at, and how much of it is gone."""
+        found = swept = 0
         while not failed and (
             due := await self._catalog.due_for_deletion(older_than_seconds=self._grace_seconds, limit=_BATCH)
         ):
-            swept += await self._delete_generations(due, failed)
+            found += len(due)
+            gone = await self._delete_generations(due, failed)
+            metrics.swept("generation", gone)
+            swept += gone
         tried: set[UUID] = set()
         while not _down(failed):
             deleted = await self._catalog.deleted_knowledge_bases(older_than_seconds=self._grace_seconds, limit=_BATCH)
             deleted = [knowledge_base for knowledge_base in deleted if knowledge_base.id not in tried]
             if not deleted:
                 break
-            swept += await self._delete_knowledge_bases(deleted, failed)
+            found += len(deleted)
+            gone = await self._delete_knowledge_bases(deleted, failed)
+            metrics.swept("knowledge_base", gone)
+            swept += gone
             tried |= {knowledge_base.id for knowledge_base in deleted}
-        if failed:
-            raise failed[0]
-        return swept
+        return found, swept
 
     async def _delete_knowledge_bases(self, deleted: Sequence[KnowledgeBase], failed: list[KbmeshError]) -> int:
         swept = 0

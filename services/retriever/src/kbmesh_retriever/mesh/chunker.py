@@ -9,6 +9,7 @@ from kbmesh.chunker.v1 import chunker_pb2 as pb
 from kbmesh.chunker.v1.chunker_pb2_grpc import ChunkerServiceStub
 from kbmesh.errors.v1 import errors_pb2
 from kbmesh_rpc.errors import DependencyInvalidResponse, InvalidField
+from kbmesh_rpc.metrics import zero_client
 
 from kbmesh_retriever.enum_names import source_type_name, source_type_of, strategy_name
 from kbmesh_retriever.mesh.calls import Remembered, answer
@@ -23,6 +24,7 @@ class ChunkerClient:
 
     def __init__(self, channel: grpc.aio.Channel, *, limit_seconds: float = 120) -> None:
         self._stub = ChunkerServiceStub(channel)
+        zero_client("kbmesh.chunker.v1.ChunkerService", ("Chunk", "ListStrategies"))
         self._limit_seconds = limit_seconds
         self._offered = Remembered(self._list_strategies, seconds=_STRATEGIES_SECONDS)
 

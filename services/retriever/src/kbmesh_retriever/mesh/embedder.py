@@ -8,6 +8,7 @@ import numpy as np
 from kbmesh.embedder.v1 import embedder_pb2 as pb
 from kbmesh.embedder.v1.embedder_pb2_grpc import EmbedderServiceStub
 from kbmesh_rpc.errors import DependencyInvalidResponse, KbmeshError, ModelMismatch, ModelNotFound
+from kbmesh_rpc.metrics import zero_client
 from kbmesh_rpc.status import from_item_error
 from numpy.typing import NDArray
 
@@ -26,6 +27,7 @@ class EmbedderClient:
 
     def __init__(self, channel: grpc.aio.Channel, *, limit_seconds: float = 120) -> None:
         self._stub = EmbedderServiceStub(channel)
+        zero_client("kbmesh.embedder.v1.EmbedderService", ("Embed", "CountTokens", "ListModels"))
         self._limit_seconds = limit_seconds
         self._models = Remembered(self._list_models, seconds=_MODELS_SECONDS)
 

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from typing import Literal
 from uuid import UUID
 
+from kbmesh_rpc.spans import span
+
 from kbmesh_retriever.catalog.port import CatalogReader, Document, KnowledgeBase
 from kbmesh_retriever.catalog.profile_port import ProfileCatalog
 from kbmesh_retriever.llm import Rephraser
@@ -41,13 +43,15 @@ class GuardedStore:
 
     def __init__(self, inner: StoreReader, *, name: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._inner = inner
+        self._name = name
         self._breakers = Breakers(name, clock=clock)
         self._hedge = Hedge(name, clock=clock)
         self._usual = WindowsByKey(_USUAL_SECONDS, clock=clock)
 
     async def search(self, query: SearchQuery) -> SearchResult:
         usual = self._usual[query.collection]
-        with self._breakers[query.collection].guarding(patience_seconds=_patience(usual)):
+        asking = span("vector store search", kind="client", db__system__name=self._name)
+        with self._breakers[query.collection].guarding(patience_seconds=_patience(usual)), asking:
             return await self._hedge.run(lambda: self._inner.search(query), usual)
 
     async def read_chunks(
@@ -58,7 +62,8 @@ class GuardedStore:
         *,
         principals: Collection[str] | None = None,
     ) -> Sequence[StoredChunk]:
-        with self._breakers[collection].guarding(patience_seconds=_patience(self._usual[collection])):
+        asking = span("vector store read", kind="client", db__system__name=self._name)
+        with self._breakers[collection].guarding(patience_seconds=_patience(self._usual[collection])), asking:
             return await self._inner.read_chunks(collection, scope, ranges, principals=principals)
 
 
@@ -131,11 +136,11 @@ class GuardedRephraser:
         return self._inner.model
 
     async def rephrase(self, query: str, *, timeout_seconds: float) -> Sequence[str]:
-        with _timed(self._breaker, self._usual):
+        with _timed(self._breaker, self._usual), span("language model rephrase", kind="client"):
             return await self._inner.rephrase(query, timeout_seconds=timeout_seconds)
 
     async def hypothesize(self, query: str, *, timeout_seconds: float) -> str:
-        with _timed(self._breaker, self._usual):
+        with _timed(self._breaker, self._usual), span("language model hypothesize", kind="client"):
             return await self._inner.hypothesize(query, timeout_seconds=timeout_seconds)
 
 
@@ -152,11 +157,11 @@ class GuardedCatalog:
         return self._inner.profiles
 
     async def resolve_knowledge_bases(self, tenant: str, names_or_ids: Collection[str]) -> Mapping[str, KnowledgeBase]:
-        with _timed(self._breaker, self._usual):
+        with _timed(self._breaker, self._usual), span("catalog resolve", kind="client"):
             return await self._inner.resolve_knowledge_bases(tenant, names_or_ids)
 
     async def valid_documents(
         self, as_of: Mapping[UUID, int], hits: Collection[tuple[UUID, int]]
     ) -> Mapping[tuple[UUID, int], Document]:
-        with _timed(self._breaker, self._usual):
+        with _timed(self._breaker, self._usual), span("catalog documents", kind="client"):
             return await self._inner.valid_documents(as_of, hits)

@@ -7,6 +7,7 @@ import grpc
 from kbmesh.reranker.v1 import reranker_pb2 as pb
 from kbmesh.reranker.v1.reranker_pb2_grpc import RerankerServiceStub
 from kbmesh_rpc.errors import DependencyInvalidResponse
+from kbmesh_rpc.metrics import zero_client
 from kbmesh_rpc.status import from_item_error
 
 from kbmesh_retriever.mesh.calls import answer
@@ -24,6 +25,7 @@ class RerankerClient:
 
     def __init__(self, channel: grpc.aio.Channel, *, limit_seconds: float = 30) -> None:
         self._stub = RerankerServiceStub(channel)
+        zero_client("kbmesh.reranker.v1.RerankerService", ("Rerank",))
         self._limit_seconds = limit_seconds
 
     async def rerank(self, query: str, documents: Sequence[str]) -> Reranked:

@@ -88,4 +88,5 @@ class Retrieval:
     async def _finished(self, run: Run, survivors: Sequence[Candidate]) -> Answer:
         answer = await self._finisher.finish(run, await self._ranker.reranked(run, survivors), is_final=True)
         metrics.count(answer)
+        metrics.count_served(answer, answer.strategy)
         return answer
