@@ -4,6 +4,7 @@ Servicers are asynchronous (coroutines or asynchronous generators), raise Kbmesh
 """
 
 import asyncio
+import contextvars
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -25,10 +26,11 @@ from kbmesh_rpc.errors import (
     KbmeshError,
     ShuttingDown,
 )
-from kbmesh_rpc.logs import get_logger
+from kbmesh_rpc.logs import get_logger, tenant_hash
 from kbmesh_rpc.metadata import REQUEST_ID_KEY, caller_of, new_request_id, request_id_of
 from kbmesh_rpc.settings import ServerSettings
 from kbmesh_rpc.status import CODES, abort
+from kbmesh_rpc.talkers import WINDOW_SECONDS, Talkers, tell
 
 logger = get_logger(__name__)
 
@@ -70,6 +72,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         self._make_request_id = make_request_id
         self._endless = endless_services
         self._policy = settings.caller_policy
+        self._talkers = Talkers()
 
     async def intercept_service(
         self,
@@ -154,6 +157,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         code = grpc.StatusCode.UNKNOWN
         metrics.began(method)
         with telemetry.server_span(path, metadata) as span, with_call(call):
+            telemetry.set_caller(span, request_id=call.request_id, tenant=call.tenant)
             try:
                 if refusal is not None:
                     raise refusal
@@ -169,6 +173,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 if task is not None and self._drain.cuts_off(task):
                     task.uncancel()
                     code = CODES[ShuttingDown.reason]
+                    metrics.failed(ShuttingDown.reason)
                     await abort(context, ShuttingDown())
                 if task is not None and task.cancelling() > 0:
                     code = _code_of_leaving(context)
@@ -176,6 +181,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 # Somebody's cancelled task was awaited. gRPC would take it for the caller's leaving and never answer.
                 code = grpc.StatusCode.INTERNAL
                 logger.exception("a cancelled task ended a call", method=path)
+                metrics.failed(InternalError.reason)
                 await abort(context, InternalError(call.request_id))
             except Exception as error:
                 answer = _known(error)
@@ -186,12 +192,23 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                     logger.exception("unknown exception in a call", method=path)
                     answer = InternalError(call.request_id)
                 code = CODES[answer.reason]
+                metrics.failed(answer.reason)
+                telemetry.set_reason(span, answer.reason.name)
                 await abort(context, answer)
             finally:
                 seconds = time.perf_counter() - started
                 metrics.ended(method, code, seconds)
                 telemetry.set_code(span, code, server=True)
+                self._talked(call.tenant, code, seconds)
                 _log(path, code, seconds)
+
+    def _talked(self, tenant: str, code: grpc.StatusCode, seconds: float) -> None:
+        if self._talkers.empty:
+            # A window begins with its first call: where nobody calls, nothing wakes up.
+            asyncio.get_running_loop().call_later(
+                WINDOW_SECONDS, tell, self._talkers, tenant_hash, logger.info, context=contextvars.Context()
+            )
+        self._talkers.add(tenant, failed=code is not grpc.StatusCode.OK, seconds=seconds)
 
     def _identify(
         self, method: metrics.Method, context: _Context, metadata: Sequence[tuple[str, str | bytes]]
