@@ -34,6 +34,11 @@ class RenewingChannel(grpc.aio.Channel):
         self._certificates = certificates
         certificates.add(self)
 
+    @property
+    def newest(self) -> grpc.aio.Channel:
+        """The channel that new calls go over."""
+        return self._current.channel
+
     async def follow(self, pems: Pems) -> None:
         """Moves over to what `pems` hold, if it is not there already and they work."""
         if pems is self._pems or self._closed:
