@@ -223,3 +223,74 @@ def test_domain_code_can_use_the_errors_without_grpc() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+HOSTILE = "kb\r\n\x1b[2J\u202egnp.exe\x00" + "x" * 1_000_000
+
+
+def every_error_about(name: str) -> list[KbmeshError]:
+    return [
+        errors.InvalidField(f"scalerMetadata[{name}]", f"{errors.shown(name)} is not known"),
+        errors.InvalidField.of([FieldViolation(field=name, description=name)] * 2),
+        errors.RequestTooLarge(field=name, limit=1, actual=2),
+        errors.KnowledgeBaseNotFound(*[name] * 64),
+        errors.KnowledgeBaseAlreadyExists(name),
+        errors.DocumentNotFound(knowledge_base=name, document=name),
+        errors.ModelNotFound(name, available=(name, name)),
+        errors.ModelMismatch(name, expected=name, actual=name),
+        errors.ModelNotReady(name, name),
+        errors.EmptyText(name),
+        errors.InferenceFailed(name, name),
+        errors.DeadlineExceeded(name),
+        errors.DependencyUnavailable(name, name),
+        errors.DependencyInvalidResponse(name, name),
+        errors.UnsupportedMediaType(name),
+        errors.DocumentUnreadable(name, name),
+        errors.Conflict(name, name),
+        errors.FeatureUnsupported(name),
+        errors.JobNotFound(knowledge_base=name, job=name),
+        errors.RebuildNotFound(name),
+        errors.RebuildIncomplete(name, outstanding=3),
+        errors.ProfileNotFound(name),
+        errors.ProfileAlreadyExists(name),
+        errors.ContentLeftOut(name, left_out=name),
+    ]
+
+
+@pytest.mark.parametrize("error", every_error_about(HOSTILE), ids=lambda error: error.reason.name)
+def test_a_name_of_a_megabyte_with_control_characters_is_cut_and_escaped(error: KbmeshError) -> None:
+    """Whether the error travels as a status or as that of an item; who rebuilds it has the same."""
+    item = to_item_error(error)
+    texts = [error.message, str(error), item.message, *error.metadata.values(), *item.metadata.values()]
+    texts += [text for one in error.field_violations for text in (one.field, one.description)]
+    for text in texts:
+        assert len(text) <= errors.MESSAGE_CHARACTERS
+        assert not any(sign in text for sign in "\r\n\x1b\x00\u202e"), "it would turn the line or clear the screen"
+    assert all(len(value) <= errors.VALUE_CHARACTERS for value in error.metadata.values())
+    assert parts(from_item_error(item)) == (*parts(error)[:3], (), None)
+    assert parts(pickle.loads(pickle.dumps(error))) == parts(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.KnowledgeBaseNotFound(HOSTILE),
+        errors.DocumentNotFound(knowledge_base="handbook", document=HOSTILE),
+        errors.JobNotFound(knowledge_base="handbook", job=HOSTILE),
+        errors.ModelNotFound(HOSTILE),
+        errors.ProfileNotFound(HOSTILE),
+        errors.UnsupportedMediaType(HOSTILE),
+    ],
+    ids=lambda error: error.reason.name,
+)
+def test_of_a_long_name_a_message_repeats_the_beginning(error: KbmeshError) -> None:
+    assert "'kb\\r\\n\\x1b[2J\\u202egnp.exe\\x00xxx" in error.message
+    assert "x…'" in error.message
+    assert len(error.message) < 64 + 128
+
+
+def test_names_of_the_longest_kind_that_there_are_and_texts_of_other_scripts_are_left_as_they_are() -> None:
+    names = ["k" * 63, "Größe", "議事録.md", "a\u200db", "日\u3000本"]
+    for name in names:
+        assert errors.KnowledgeBaseNotFound(name).metadata == {"knowledge_base": name}
+        assert errors.readable(name) == name

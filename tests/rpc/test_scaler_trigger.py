@@ -49,6 +49,9 @@ def test_on_loopback_a_trigger_may_name_anybody() -> None:
         ({"targetTokens": "1", "peers": "169.254.169.254:80"}, LISTED, ["peers"]),
         ({"targetTokens": "1", "peers": "http://other:1"}, LOOPBACK, ["peers"]),
         ({"targetTokens": "1", "peers": "other"}, LOOPBACK, ["peers"]),
+        ({"targetTokens": "1", "peers": "embedder-headless:7402,other:1"}, LISTED, ["peers"]),
+        ({"targetTokens": "1", "peers": "embedder-headless:7402,other:1"}, LOOPBACK, ["peers"]),
+        ({"targetTokens": "1", "peers": "a,b:1"}, LOOPBACK, ["peers"]),
         ({"targetTokens": "x", "activationTokens": "y"}, LISTED, ["targetTokens", "activationTokens"]),
     ],
 )

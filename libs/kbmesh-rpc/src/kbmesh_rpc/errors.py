@@ -17,10 +17,33 @@ Domain code raises these; `kbmesh_rpc.status` turns them into gRPC statuses and 
 neither grpc nor generated code. Each constructor fills the metadata that `errors.proto` documents for its reason.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Self
+
+NAME_CHARACTERS = 64
+"""Of a name that a message repeats. Names that exist are rarely longer; one of a megabyte is somebody's mistake."""
+VALUE_CHARACTERS = 256
+"""Of a metadata value, and of the path of a field."""
+MESSAGE_CHARACTERS = 1000
+"""Of a message, and of what is wrong with a field."""
+
+_UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+"""Control characters, those that turn the direction of a line, and halves of surrogate pairs: in a log or a terminal
+they would do something in place of being read."""
+
+
+def shown(name: str) -> str:
+    """A name of the caller's as a message repeats it: in quotes, escaped, and no more than its first characters."""
+    return repr(name if len(name) <= NAME_CHARACTERS else name[: NAME_CHARACTERS - 1] + "…")
+
+
+def readable(text: str, most: int = MESSAGE_CHARACTERS) -> str:
+    """A text of at most so many characters, with an ellipsis where it was longer, and control characters escaped."""
+    head = _UNSHOWN.sub(lambda found: found[0].encode("unicode_escape").decode(), text[: most + 1])
+    return head if len(head) <= most else head[: most - 1] + "…"
 
 
 class Reason(StrEnum):
@@ -70,9 +93,16 @@ class FieldViolation:
     description: str
     """What is wrong with it, for a person."""
 
+    def readable(self) -> "FieldViolation":
+        """The same, bounded as an error's texts are."""
+        return FieldViolation(field=readable(self.field, VALUE_CHARACTERS), description=readable(self.description))
+
 
 class KbmeshError(Exception):
-    """What every error of kbmesh is. Raise a subclass; catch this."""
+    """What every error of kbmesh is. Raise a subclass; catch this.
+
+    Whatever it is made of, its texts are bounded and can be read: a name that it repeats is the caller's, of any length
+    and of any characters."""
 
     reason: ClassVar[Reason]
     message: str
@@ -92,10 +122,10 @@ class KbmeshError(Exception):
         field_violations: Sequence[FieldViolation] = (),
         retry_after_seconds: float | None = None,
     ) -> None:
-        super().__init__(message)
-        self.message = message
-        self.metadata = dict(metadata or {})
-        self.field_violations = tuple(field_violations)
+        self.message = readable(message)
+        super().__init__(self.message)
+        self.metadata = {key: readable(value, VALUE_CHARACTERS) for key, value in (metadata or {}).items()}
+        self.field_violations = tuple(violation.readable() for violation in field_violations)
         self.retry_after_seconds = retry_after_seconds
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -120,7 +150,7 @@ class InvalidField(KbmeshError):
     def of(cls, violations: Sequence[FieldViolation]) -> Self:
         """One error for several wrong fields. `violations` is not empty."""
         error = cls(violations[0].field, violations[0].description)
-        error.field_violations = tuple(violations)
+        error.field_violations = tuple(violation.readable() for violation in violations)
         return error
 
 
@@ -162,7 +192,7 @@ class KnowledgeBaseNotFound(KbmeshError):
     reason = Reason.KNOWLEDGE_BASE_NOT_FOUND
 
     def __init__(self, *names: str) -> None:
-        named = " or ".join(repr(name) for name in names)
+        named = " or ".join(map(shown, names))
         super().__init__(f"there is no knowledge base {named}", metadata={"knowledge_base": ", ".join(names)})
 
 
@@ -172,7 +202,7 @@ class KnowledgeBaseAlreadyExists(KbmeshError):
     reason = Reason.KNOWLEDGE_BASE_ALREADY_EXISTS
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"there is a knowledge base {name!r} already", metadata={"knowledge_base": name})
+        super().__init__(f"there is a knowledge base {shown(name)} already", metadata={"knowledge_base": name})
 
 
 class DocumentNotFound(KbmeshError):
@@ -182,7 +212,7 @@ class DocumentNotFound(KbmeshError):
 
     def __init__(self, *, knowledge_base: str, document: str) -> None:
         super().__init__(
-            f"knowledge base {knowledge_base!r} has no document {document!r}",
+            f"knowledge base {shown(knowledge_base)} has no document {shown(document)}",
             metadata={"knowledge_base": knowledge_base, "document": document},
         )
 
@@ -195,7 +225,7 @@ class ModelNotFound(KbmeshError):
     def __init__(self, model: str, available: Sequence[str] = ()) -> None:
         names = ",".join(available)
         super().__init__(
-            f"there is no model {model!r}; available: {names or 'none'}",
+            f"there is no model {shown(model)}; available: {names or 'none'}",
             metadata={"model": model, "available": names},
         )
 
@@ -207,7 +237,7 @@ class ModelMismatch(KbmeshError):
 
     def __init__(self, model: str, *, expected: str, actual: str) -> None:
         super().__init__(
-            f"model {model!r} has the fingerprint {actual}, expected was {expected}",
+            f"model {shown(model)} has the fingerprint {actual}, expected was {expected}",
             metadata={"model": model, "expected_fingerprint": expected, "actual_fingerprint": actual},
         )
 
@@ -296,12 +326,13 @@ class ShuttingDown(KbmeshError):
 
 
 class DependencyUnavailable(KbmeshError):
-    """A service or store that the call needs did not answer."""
+    """A service or store that the call needs did not answer. `cause` says why, where it is known; `errors.proto` names
+    the values."""
 
     reason = Reason.DEPENDENCY_UNAVAILABLE
 
-    def __init__(self, dependency: str, message: str) -> None:
-        super().__init__(message, metadata={"dependency": dependency})
+    def __init__(self, dependency: str, message: str, *, cause: str = "") -> None:
+        super().__init__(message, metadata={"dependency": dependency} | ({"cause": cause} if cause else {}))
 
 
 class DependencyInvalidResponse(KbmeshError):
@@ -319,7 +350,7 @@ class UnsupportedMediaType(KbmeshError):
     reason = Reason.UNSUPPORTED_MEDIA_TYPE
 
     def __init__(self, media_type: str) -> None:
-        super().__init__(f"there is no reader for {media_type!r}", metadata={"media_type": media_type})
+        super().__init__(f"there is no reader for {shown(media_type)}", metadata={"media_type": media_type})
 
 
 class DocumentUnreadable(KbmeshError):
@@ -368,7 +399,7 @@ class JobNotFound(KbmeshError):
 
     def __init__(self, *, knowledge_base: str, job: str) -> None:
         super().__init__(
-            f"there is no ingestion job {job!r} in {knowledge_base!r}; old ones are forgotten",
+            f"there is no ingestion job {shown(job)} in {shown(knowledge_base)}; old ones are forgotten",
             metadata={"knowledge_base": knowledge_base, "job": job},
         )
 
@@ -391,7 +422,7 @@ class RebuildNotFound(KbmeshError):
     reason = Reason.REBUILD_NOT_FOUND
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"no rebuild of knowledge base {name!r} is under way", metadata={"knowledge_base": name})
+        super().__init__(f"no rebuild of knowledge base {shown(name)} is under way", metadata={"knowledge_base": name})
 
 
 class RebuildIncomplete(KbmeshError):
@@ -401,7 +432,7 @@ class RebuildIncomplete(KbmeshError):
 
     def __init__(self, name: str, *, outstanding: int) -> None:
         super().__init__(
-            f"documents of knowledge base {name!r} are not in its rebuild: {outstanding}",
+            f"documents of knowledge base {shown(name)} are not in its rebuild: {outstanding}",
             metadata={"knowledge_base": name, "outstanding": str(outstanding)},
         )
 
@@ -412,7 +443,7 @@ class ProfileNotFound(KbmeshError):
     reason = Reason.PROFILE_NOT_FOUND
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"there is no retrieval profile {name!r}", metadata={"profile": name})
+        super().__init__(f"there is no retrieval profile {shown(name)}", metadata={"profile": name})
 
 
 class ProfileAlreadyExists(KbmeshError):
@@ -421,7 +452,7 @@ class ProfileAlreadyExists(KbmeshError):
     reason = Reason.PROFILE_ALREADY_EXISTS
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"there is a retrieval profile {name!r} already", metadata={"profile": name})
+        super().__init__(f"there is a retrieval profile {shown(name)} already", metadata={"profile": name})
 
 
 class Conflict(KbmeshError):

@@ -9,10 +9,11 @@ from kbmesh.errors.v1 import errors_pb2
 from kbmesh.retriever.v1 import knowledge_base_pb2 as pb
 from kbmesh.retriever.v1.knowledge_base_pb2_grpc import KnowledgeBaseServiceServicer
 from kbmesh_rpc.call import current_call
-from kbmesh_rpc.errors import FieldViolation, InvalidField
+from kbmesh_rpc.errors import FieldViolation, InvalidField, shown
 
 from kbmesh_retriever import chunking_config
 from kbmesh_retriever.catalog.port import Catalog, DistanceName, KnowledgeBase, Placement, RetrievalDefaults
+from kbmesh_retriever.ingest import metrics
 from kbmesh_retriever.knowledge_bases import KnowledgeBases, NewKnowledgeBase, refuse
 from kbmesh_retriever.page_token import cut_page, page_limit, read_page_token
 from kbmesh_retriever.rebuilds import Rebuild, Rebuilds
@@ -123,10 +124,12 @@ class KnowledgeBaseServicer(KnowledgeBaseServiceServicer):
     async def FinishRebuild(self, request: pb.FinishRebuildRequest, context: _Context) -> pb.FinishRebuildResponse:
         current = await self._named(request.knowledge_base)
         now, dropped = await self._catalog.finish_rebuild(current, drop_outstanding=request.drop_outstanding)
+        metrics.rebuild("finished")
         return pb.FinishRebuildResponse(knowledge_base=_message(now), documents_dropped=dropped)
 
     async def CancelRebuild(self, request: pb.CancelRebuildRequest, context: _Context) -> pb.CancelRebuildResponse:
         await self._catalog.cancel_rebuild(await self._named(request.knowledge_base))
+        metrics.rebuild("cancelled")
         return pb.CancelRebuildResponse()
 
     async def _named(self, name_or_id: str, field: str = "knowledge_base") -> KnowledgeBase:
@@ -151,7 +154,8 @@ def _paths(request: pb.UpdateKnowledgeBaseRequest) -> set[str]:
         [
             FieldViolation(
                 field="update_mask",
-                description=f"{path!r} {_FIXED if path.split('.')[0] in _KNOWN else 'is no field of a knowledge base'}",
+                description=shown(path)
+                + f" {_FIXED if path.split('.')[0] in _KNOWN else 'is no field of a knowledge base'}",
             )
             for path in unknown
         ]

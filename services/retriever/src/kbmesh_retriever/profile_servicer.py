@@ -8,7 +8,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from kbmesh.retriever.v1 import profile_pb2 as pb
 from kbmesh.retriever.v1.profile_pb2_grpc import ProfileServiceServicer
 from kbmesh_rpc.call import current_call
-from kbmesh_rpc.errors import FieldViolation, InvalidField
+from kbmesh_rpc.errors import FieldViolation, InvalidField, shown
 
 from kbmesh_retriever.catalog.profile_port import Profile, ProfileCatalog
 from kbmesh_retriever.page_token import cut_page, page_limit, read_page_token
@@ -61,7 +61,7 @@ class ProfileServicer(ProfileServiceServicer):
         _check_named(wanted.name, "profile.name")
         paths = tuple(request.update_mask.paths) or _UPDATABLE
         wrong = [
-            FieldViolation(field="update_mask", description=f"{path!r} is none of {', '.join(_UPDATABLE)}")
+            FieldViolation(field="update_mask", description=f"{shown(path)} is none of {', '.join(_UPDATABLE)}")
             for path in paths
             if path not in _UPDATABLE
         ]

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kbmesh_rpc.errors import FieldViolation, InvalidField
+from kbmesh_rpc.errors import FieldViolation, InvalidField, shown
 
 TARGET_KEY = "targetTokens"
 ACTIVATION_KEY = "activationTokens"
@@ -15,6 +15,8 @@ KEDA_KEYS = frozenset(
 )
 """Keys of the same map that KEDA reads for itself: it hands the whole trigger on."""
 MAX_PORT = 65535
+_NO_HOSTS = "/,;@?#"
+"""Marks that no name of a host has, whatever stands around them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +56,9 @@ def parse_peers(text: str) -> Peers:
     host, _, port = text.strip().rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= MAX_PORT:
-        raise ValueError(f"must be host:port, is {text!r}")
-    if any(character.isspace() or character == "/" for character in host):
-        raise ValueError(f"must be host:port without a scheme, is {text!r}")
+        raise ValueError(f"must be host:port, is {shown(text)}")
+    if any(character.isspace() or character in _NO_HOSTS for character in host):
+        raise ValueError(f"must be one host:port without a scheme, is {shown(text)}")
     return Peers(host=host, port=int(port))
 
 
@@ -97,7 +99,7 @@ def _number(
         number = math.nan
     if not math.isfinite(number) or number < 0 or (number == 0 and not least_is_allowed):
         least = "a number of at least 0" if least_is_allowed else "a number above 0"
-        violations.append(_violation(key, f"must be {least}, is {text!r}"))
+        violations.append(_violation(key, f"must be {least}, is {shown(text)}"))
     return number
 
 

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Protocol
 
 from kbmesh_rpc.deadline import Deadline
-from kbmesh_rpc.errors import DocumentEmpty, DocumentTooLarge, KbmeshError, Reason, UnsupportedMediaType, rebuild
+from kbmesh_rpc.errors import DocumentEmpty, DocumentTooLarge, KbmeshError, Reason, UnsupportedMediaType, rebuild, shown
 
 from kbmesh_chunker.blank import is_visible
 from kbmesh_chunker.documents.archive import ZIP
@@ -164,7 +164,7 @@ def _unsupported(media_type: str, named: str) -> KbmeshError:
     error = UnsupportedMediaType(media_type)
     if named in {"", media_type}:
         return error
-    message = f"{error.message}, which the content is; its name or media type says {named!r}"
+    message = f"{error.message}, which the content is; its name or media type says {shown(named)}"
     return rebuild(error.reason, message, error.metadata, (), None)
 
 

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kbmesh_rpc.errors import InvalidField, Reason
+from kbmesh_rpc.errors import InvalidField, Reason, shown
 
 from kbmesh_chunker.breaks import Breaks
 from kbmesh_chunker.code.definition import Definition
@@ -43,7 +43,7 @@ class Code:
             return {"language": ""}
         language = language_by_name(name)
         if language is None:
-            raise InvalidField(f"{path}.language", f"must be one of {', '.join(known_names())}, is {name[:64]!r}")
+            raise InvalidField(f"{path}.language", f"must be one of {', '.join(known_names())}, is {shown(name)}")
         return {"language": language.name}
 
     async def cut(self, work: Work) -> Sequence[Piece]:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from kbmesh_rpc.errors import InvalidField
+from kbmesh_rpc.errors import InvalidField, shown
 
 from kbmesh_retriever.stores.port import Condition, PointFilter
 
@@ -29,20 +29,22 @@ def check_condition(condition: Condition) -> None:
     field = condition.field
     has_range = condition.gte is not None or condition.lte is not None
     if not condition.any_of and not has_range:
-        raise InvalidField("filter", f"the condition on {field!r} tests nothing")
+        raise InvalidField("filter", f"the condition on {shown(field)} tests nothing")
     if condition.any_of and has_range:
-        raise InvalidField("filter", f"the condition on {field!r} is for texts and for a range; it can be one of them")
+        raise InvalidField(
+            "filter", f"the condition on {shown(field)} is for texts and for a range; it can be one of them"
+        )
     if field in TEXT_FIELDS:
         if has_range:
-            raise InvalidField("filter", f"{field!r} is a text and has no range")
+            raise InvalidField("filter", f"{shown(field)} is a text and has no range")
     elif field in NUMBER_FIELDS:
         if condition.any_of:
-            raise InvalidField("filter", f"{field!r} is a number and is filtered by a range")
+            raise InvalidField("filter", f"{shown(field)} is a number and is filtered by a range")
     else:
         metadata_name(field)
     for bound in (condition.gte, condition.lte):
         if bound is not None and not math.isfinite(bound):
-            raise InvalidField("filter", f"a bound of {field!r} is not a finite number")
+            raise InvalidField("filter", f"a bound of {shown(field)} is not a finite number")
 
 
 def metadata_name(field: str) -> str:
@@ -51,9 +53,9 @@ def metadata_name(field: str) -> str:
     name = field.removeprefix(_METADATA_PREFIX)
     if name == field:
         allowed = ", ".join(sorted(TEXT_FIELDS | NUMBER_FIELDS))
-        raise InvalidField("filter", f"{field!r} cannot be filtered; it is none of {allowed} and metadata.NAME")
+        raise InvalidField("filter", f"{shown(field)} cannot be filtered; it is none of {allowed} and metadata.NAME")
     if not name or '"' in name or "\\" in name:
-        raise InvalidField("filter", f"the metadata name {name!r} is empty or has a quote or a backslash")
+        raise InvalidField("filter", f"the metadata name {shown(name)} is empty or has a quote or a backslash")
     return name
 
 
