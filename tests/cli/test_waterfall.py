@@ -17,6 +17,7 @@ def candidate(name: str, rank: int, score: float, dropped: str = "") -> Candidat
     return Candidate(
         chunk_id=f"chunk-{name}",
         external_id=f"{name}.md",
+        title={"a": "Title [a]", "b": "Title [b]"}.get(name, ""),
         knowledge_base="ops",
         rank=rank,
         score=score,
@@ -144,12 +145,13 @@ def test_a_bar_stays_within_its_columns_whatever_the_times_are() -> None:
 
 def test_each_candidate_is_followed_from_list_to_list() -> None:
     ways = {journey.name: journey for journey in journeys_of(answer())}
-    assert list(ways) == ["Title [b]", "c.md", "a.md", "d.md"]
+    assert list(ways) == ["Title [b]", "c.md", "Title [a]", "d.md"]
     best = ways["Title [b]"]
     assert (best.vector, best.keyword, best.fused, best.reranked) == ((2, 0.7), (2, 9.25), (1, 0.6), (1, 0.9))
     assert (best.final, best.dropped) == (1, "")
-    assert ways["a.md"].dropped == "deduplicate: says the same as chunk-b"
-    assert (ways["a.md"].keyword, ways["a.md"].reranked, ways["a.md"].final) == (None, None, None)
+    dropped = ways["Title [a]"]
+    assert dropped.dropped == f"deduplicate: says the same as {best.shown}", "by the name that it has in the table"
+    assert (dropped.keyword, dropped.reranked, dropped.final) == (None, None, None)
     assert ways["d.md"].dropped == "search: below the vector threshold 0.2"
 
 
@@ -179,7 +181,7 @@ async def test_the_command_tells_all_of_it(script: Script, endpoint: str, kbmesh
     for part in (
         *("keyword trusted 0.4", "fused by adaptive", "reranked by cross encoder", "kept from an earlier call"),
         *("ops OK, 4 hits, 6.0 ms", "hr TIMEOUT", "DEADLINE_EXCEEDED too slow", "could not be searched"),
-        *("Title [b] chunk-b", "2 · 9.25", "says the same as chunk-b", "100.0 ms"),
+        *("Title [b] chunk-b", "2 · 9.25", "says the same as Title [b] chunk-b", "100.0 ms"),
     ):
         assert part in printed
     told = (await kbmesh(*arguments, "--json")).json()

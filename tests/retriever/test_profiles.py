@@ -117,13 +117,6 @@ def test_a_threshold_goes_with_its_stage() -> None:
     assert (merged.min_score, merged.min_score_stage) == (0.2, retriever_pb2.SCORE_STAGE_UNSPECIFIED)
 
 
-def test_what_is_of_another_strategy_falls_away() -> None:
-    defaults = RetrieveRequest(strategy=retriever_pb2.RETRIEVAL_STRATEGY_ADVANCED, hypothetical_answer=True)
-    assert with_defaults(RetrieveRequest(query="q"), defaults).hypothetical_answer
-    said = RetrieveRequest(query="q", strategy=retriever_pb2.RETRIEVAL_STRATEGY_HYBRID)
-    assert not with_defaults(said, defaults).hypothetical_answer
-
-
 async def refused(call: Awaitable[object]) -> KbmeshError:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call

@@ -11,6 +11,7 @@ from kbmesh_client import (
     Chunk,
     ChunkingConfig,
     Document,
+    DocumentSource,
     IngestResult,
     KnowledgeBase,
     Rebuild,
@@ -41,6 +42,7 @@ def retrieval_to_json(answer: Retrieval) -> dict[str, object]:
             {"stage": each.stage.value.lower(), "reason": each.reason, "message": each.message}
             for each in answer.degraded
         ],
+        "not_applied": [{"field": each.field, "message": each.message} for each in answer.not_applied],
         "timings": _timings_to_json(answer.timings),
         "context_block": (
             {
@@ -79,6 +81,7 @@ def retrieval_to_json(answer: Retrieval) -> dict[str, object]:
                         "chunk_id": candidate.chunk_id,
                         "knowledge_base": candidate.knowledge_base,
                         "external_id": candidate.external_id,
+                        "title": candidate.title,
                         "rank": candidate.rank,
                         "score": candidate.score,
                         "dropped": candidate.dropped,
@@ -170,6 +173,11 @@ def title_of(result: RetrieveResult) -> str:
     is_slack = bool(metadata.get("message_count"))
     own = metadata.get("subject") or metadata.get("mail_subject") or (channel if is_slack else "")
     return result.document.title or own or result.document.external_id
+
+
+def name_of(document: DocumentSource) -> str:
+    """How a document is called where nothing but itself is known."""
+    return document.title or document.external_id
 
 
 def chunk_to_json(chunk: Chunk) -> dict[str, object]:

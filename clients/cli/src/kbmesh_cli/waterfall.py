@@ -54,6 +54,11 @@ class Journey:
     dropped: str = ""
     """Where and why it ended. Empty for a result."""
 
+    @property
+    def shown(self) -> str:
+        """Its document, and which piece of it."""
+        return f"{self.name} {self.chunk_id[:8]}".strip()
+
 
 def spans_of(answer: Retrieval) -> list[StageSpan]:
     """One for each stage, as they began. Every list that a stage saw carries the stage's own times."""
@@ -77,7 +82,7 @@ def journeys_of(answer: Retrieval) -> list[Journey]:
             journey = journeys.setdefault(
                 candidate.chunk_id, Journey(chunk_id=candidate.chunk_id, knowledge_base=candidate.knowledge_base)
             )
-            journey.name = journey.name or candidate.external_id
+            journey.name = journey.name or candidate.title or candidate.external_id
             # Where reranking fell back, its list is the fused one again.
             if trace.stage is not Stage.RERANK or answer.rerank_method is not RerankMethod.NONE:
                 _stand(journey, trace, candidate)
@@ -91,6 +96,9 @@ def journeys_of(answer: Retrieval) -> list[Journey]:
     for journey in journeys.values():
         if journey.final is None and not journey.dropped:
             journey.dropped = f"not among the {counted(len(answer.results), 'result')}"
+        # The server names another candidate by its id; here each has one name.
+        words = journey.dropped.split(" ")
+        journey.dropped = " ".join(journeys[word].shown if word in journeys else word for word in words)
     return sorted(journeys.values(), key=_place)
 
 
@@ -182,7 +190,7 @@ def _show_journeys(answer: Retrieval, console: Console) -> None:
     for journey in journeys[:CANDIDATES_SHOWN]:
         table.add_row(
             "" if journey.final is None else str(journey.final),
-            escape(f"{journey.name} {journey.chunk_id[:8]}".strip()),
+            escape(journey.shown),
             *([escape(journey.knowledge_base)] if several else []),
             *map(_standing, (journey.vector, journey.keyword, journey.fused, journey.reranked)),
             escape(journey.dropped),

@@ -296,6 +296,16 @@ class Degradation:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NotApplied:
+    """An option of the profile that does nothing beside what the request says, and was left out."""
+
+    field: str
+    """Its path in the request, such as "rerank_top_n" or "fusion.rrf_k"."""
+    message: str
+    """Why, for a person."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Citation:
     """One numbered source of the context block."""
 
@@ -333,6 +343,8 @@ class CandidateTrace:
     """Why it was dropped here. Empty where it went on."""
     external_id: str = ""
     """The caller's name for its document."""
+    title: str = ""
+    """Title of its document."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -379,5 +391,7 @@ class Retrieval:
     """How lists were fused. None where nothing was."""
     cache: CacheState = CacheState.UNASKED
     """Where the answer comes from."""
+    not_applied: tuple[NotApplied, ...] = ()
+    """Options of the profile that do nothing beside what the request says, and were left out."""
     is_final: bool = True
     """False for the fused order that `retrieve_stream` gives before the reranked one."""

@@ -8,7 +8,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from kbmesh.chunker.v1 import chunker_pb2
 from kbmesh.errors.v1 import errors_pb2
 from kbmesh.retriever.v1 import retriever_pb2 as pb
-from kbmesh_rpc.errors import FieldViolation, InvalidField
+from kbmesh_rpc.errors import FieldViolation, InvalidField, shown
 from kbmesh_rpc.status import to_item_error
 
 from kbmesh_retriever.attribution.context_block import ContextBlock
@@ -17,7 +17,7 @@ from kbmesh_retriever.catalog.port import Document
 from kbmesh_retriever.enum_names import NAMES_BY_FIELD, source_type_of
 from kbmesh_retriever.retrieve.answer import Answer, KnowledgeBaseReport, Place, Result, StageTrace
 from kbmesh_retriever.retrieve.fragment import Span
-from kbmesh_retriever.retrieve.fusion import RRF_K, FusionMethod, FusionOptions
+from kbmesh_retriever.retrieve.fusion import FusionMethod, FusionOptions
 from kbmesh_retriever.retrieve.request import RetrievalRequest, Selector
 from kbmesh_retriever.retrieve.stage import Degradation, RerankMethod, ScoreStage, Strategy
 from kbmesh_retriever.stores.port import Condition, PointFilter
@@ -110,7 +110,7 @@ def _fusion(message: pb.FusionOptions) -> FusionOptions:
         method=_known("fusion.method", _FUSION_METHODS, message.method),
         vector_weight=message.vector_weight if message.HasField("vector_weight") else None,
         keyword_weight=message.keyword_weight if message.HasField("keyword_weight") else None,
-        rrf_k=message.rrf_k if message.HasField("rrf_k") else RRF_K,
+        rrf_k=message.rrf_k if message.HasField("rrf_k") else None,
     )
 
 
@@ -143,7 +143,7 @@ def _values(name: str, message: pb.Condition) -> tuple[str, ...]:
     values = tuple(value.lower().removeprefix(prefix) for value in message.any_of.values)
     for value in values:
         if value not in known:
-            raise InvalidField(name, f"{message.field} {value!r} is none of {', '.join(known)}")
+            raise InvalidField(name, f"{message.field} {shown(value)} is none of {', '.join(known)}")
     return values
 
 
@@ -266,6 +266,7 @@ def _trace(trace: StageTrace) -> pb.StageTrace:
                 score=one.score,
                 dropped=one.dropped,
                 external_id=one.external_id,
+                title=one.title,
             )
             for one in trace.candidates
         ],

@@ -19,7 +19,7 @@ from kbmesh_retriever.catalog.port import CatalogReader
 from kbmesh_retriever.link_messages import sign_links
 from kbmesh_retriever.llm import Rephraser
 from kbmesh_retriever.mesh.port import EmbedderPort, RerankerPort
-from kbmesh_retriever.profile_defaults import apply_profile
+from kbmesh_retriever.profile_defaults import UnderProfile, apply_profile
 from kbmesh_retriever.retrieve.answer import Answer
 from kbmesh_retriever.retrieve.pipeline import Retrieval
 from kbmesh_retriever.retrieve.request import RetrievalLimits
@@ -62,8 +62,8 @@ class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
         self, request: pb.RetrieveRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> pb.RetrieveResponse:
         call = current_call()
-        request = await self._under_profile(request, call)
-        asked = read_request(request)
+        under = await self._under_profile(request, call)
+        asked = read_request(under.request)
 
         async def compute(deadline: Deadline) -> Answer:
             return await self._retrieval.answer(
@@ -71,34 +71,37 @@ class RetrieverServicer(retriever_pb2_grpc.RetrieverServiceServicer):
             )
 
         served = await self._answers.answer(asked, call=call, skip=request.skip_cache, compute=compute)
-        return await self._write(served, call)
+        return await self._write(served, call, under)
 
     async def RetrieveStream(
         self, request: pb.RetrieveStreamRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[pb.RetrieveStreamResponse]:
         call = current_call()
-        asked = read_request(await self._under_profile(request.request, call))
+        under = await self._under_profile(request.request, call)
+        asked = read_request(under.request)
         found = await self._answers.look_up(asked, call=call, skip=request.request.skip_cache)
         if found.served is not None:
-            yield pb.RetrieveStreamResponse(final=await self._write(found.served, call))
+            yield pb.RetrieveStreamResponse(final=await self._write(found.served, call, under))
             return
         answers = self._retrieval.answers(asked, tenant=call.tenant, principals=call.principals, deadline=call.deadline)
         async with aclosing(answers):
             async for answer in answers:
                 served = Served(answer=answer, origin=found.origin, timings=answer.timings)
-                message = await self._write(served, call)
+                message = await self._write(served, call, under)
                 if answer.is_final:
                     yield pb.RetrieveStreamResponse(final=message)
                     await found.keep(answer)
                 else:
                     yield pb.RetrieveStreamResponse(fused=message)
 
-    async def _write(self, served: Served, call: CallContext) -> pb.RetrieveResponse:
+    async def _write(self, served: Served, call: CallContext, under: UnderProfile) -> pb.RetrieveResponse:
         message = write_served(served, request_id=call.request_id)
+        # Of this request under its profile: another that comes to the same question shares the answer and not this.
+        message.not_applied.extend(pb.NotApplied(field=one.field, message=one.description) for one in under.left_out)
         await sign_links(message, self._links, tenant=call.tenant)
         return message
 
-    async def _under_profile(self, request: pb.RetrieveRequest, call: CallContext) -> pb.RetrieveRequest:
+    async def _under_profile(self, request: pb.RetrieveRequest, call: CallContext) -> UnderProfile:
         if not request.profile:
-            return request
+            return UnderProfile(request=request)
         return await apply_profile(request, self._catalog.profiles, tenant=call.tenant, deadline=call.deadline)

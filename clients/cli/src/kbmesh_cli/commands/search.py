@@ -23,7 +23,7 @@ from kbmesh_cli.errors import HINTS, CliError
 from kbmesh_cli.filters import parse_filter
 from kbmesh_cli.invocation import JsonOption, invocation
 from kbmesh_cli.output import messages, print_json, print_rule, results
-from kbmesh_cli.rendering import retrieval_to_json, title_of
+from kbmesh_cli.rendering import name_of, retrieval_to_json, title_of
 from kbmesh_cli.reordering import moves_between
 from kbmesh_cli.retrieval_flags import FusionChoice, RetrievalChoice, fusion_options, parse_thresholds
 from kbmesh_cli.waterfall import show_explanation
@@ -237,6 +237,11 @@ def show_answer(answer: Retrieval, console: Console, *, explain: bool = False, c
         console.print(
             f"[yellow]degraded: {each.stage.value.lower()}[/] ({each.reason}): {escape(each.message)}", soft_wrap=True
         )
+    for left_out in answer.not_applied:
+        console.print(
+            f"[yellow]not applied: {escape(left_out.field)} of the profile[/] {escape(left_out.message)}",
+            soft_wrap=True,
+        )
     searched = ", ".join(f"{report.knowledge_base} {report.hits}" for report in answer.knowledge_bases)
     console.print(
         f"[dim]{answer.strategy.value.lower()}, {answer.timings.get('total', 0.0):.0f} ms, hits: {escape(searched)}[/]",
@@ -274,7 +279,7 @@ def show_result(result: RetrieveResult, console: Console, *, score_name: str, qu
             console.print(Text(f"   {line}"), soft_wrap=True)
     for duplicate in result.duplicates:
         console.print(
-            f"   [dim]also in {escape(duplicate.document.title)} ({escape(duplicate.knowledge_base)})[/]",
+            f"   [dim]also in {escape(name_of(duplicate.document))} ({escape(duplicate.knowledge_base)})[/]",
             soft_wrap=True,
         )
     console.print()

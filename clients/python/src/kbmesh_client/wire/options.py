@@ -205,7 +205,10 @@ def _selector_to_wire(selector: str | KnowledgeBaseSelector) -> retriever_pb2.Kn
         knowledge_base=selector.knowledge_base,
         max_results=selector.max_results,
         min_score=selector.min_score,
-        min_score_stage=_score_stage_to_wire(selector.min_score_stage),
+        # A stage says nothing without a score; alone it would take the place of a profile's.
+        min_score_stage=_score_stage_to_wire(selector.min_score_stage)
+        if selector.min_score is not None or ScoreStage(selector.min_score_stage) is not ScoreStage.VECTOR
+        else retriever_pb2.SCORE_STAGE_UNSPECIFIED,
         weight=selector.weight,
         filter=_filter_to_wire(selector.filter),
     )

@@ -22,6 +22,7 @@ from kbmesh_client.retrieval import (
     DocumentSource,
     FurtherCitation,
     KnowledgeBaseReport,
+    NotApplied,
     Ranks,
     Retrieval,
     RetrieveResult,
@@ -78,6 +79,7 @@ def retrieval_from_wire(message: retriever_pb2.RetrieveResponse, *, is_final: bo
         if message.fusion
         else None,
         cache=CACHE_STATES.get(message.cache, CacheState.UNKNOWN),
+        not_applied=tuple(NotApplied(field=one.field, message=one.message) for one in message.not_applied),
         is_final=is_final,
     )
 
@@ -208,6 +210,7 @@ def _trace_from_wire(message: retriever_pb2.StageTrace) -> StageTrace:
                 score=candidate.score,
                 dropped=candidate.dropped,
                 external_id=candidate.external_id,
+                title=candidate.title,
             )
             for candidate in message.candidates
         ),

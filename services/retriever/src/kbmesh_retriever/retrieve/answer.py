@@ -67,6 +67,8 @@ class CandidateTrace:
     """Why it went no further; empty where it did."""
     external_id: str = ""
     """The caller's name for its document."""
+    title: str = ""
+    """How its document is called: as a result of it is."""
 
 
 @dataclass(frozen=True, kw_only=True)

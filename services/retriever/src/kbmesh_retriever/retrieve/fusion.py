@@ -12,13 +12,17 @@ The lists of several phrasings of a question are fused for each phrasing, and th
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from uuid import UUID
+from operator import attrgetter
+from typing import Generic, NamedTuple, TypeVar
 
 from kbmesh_retriever.retrieve.scaling import by_distribution, by_range
 from kbmesh_retriever.retrieve.trust import HEAD
+
+K = TypeVar("K", bound=Hashable)
+"""What stands for a chunk: its id, or whatever is equal for one chunk alone. It is looked up again and again."""
 
 RRF_K = 60
 
@@ -54,7 +58,13 @@ class FusionOptions:
     method: FusionMethod = FusionMethod.ADAPTIVE
     vector_weight: float | None = None
     keyword_weight: float | None = None
-    rrf_k: int = RRF_K
+    rrf_k: int | None = None
+    """The constant of RRF. None: 60."""
+
+    @property
+    def k(self) -> int:
+        """The constant of RRF."""
+        return RRF_K if self.rrf_k is None else self.rrf_k
 
     def weight_of(self, channel: Channel) -> float:
         """Of a channel's lists."""
@@ -62,11 +72,10 @@ class FusionOptions:
         return _WEIGHTS[self.method][channel] if own is None else own
 
 
-@dataclass(frozen=True, kw_only=True)
-class Entry:
-    """A chunk in a list, best first."""
+class Entry(NamedTuple, Generic[K]):
+    """A chunk in a list, best first. A tuple, as `Fused`: of both a retrieval makes hundreds."""
 
-    key: UUID
+    key: K
     score: float
     """What the list is ordered by; comparable with other entries of the list alone."""
     weight: float = 1.0
@@ -74,66 +83,65 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankedList:
+class RankedList(Generic[K]):
     """What one channel gave to one phrasing of the question, best first."""
 
     query: int = 0
     """Which phrasing, from 0."""
     channel: Channel
-    entries: Sequence[Entry]
+    entries: Sequence[Entry[K]]
     trust: float = 1.0
     """How far ADAPTIVE believes it, 0 to 1."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fused:
+class Fused(NamedTuple, Generic[K]):
     """A chunk with its fused score."""
 
-    key: UUID
+    key: K
     score: float
 
 
-Shares = list[tuple[UUID, float]]
+_score = attrgetter("score")
+
+Shares = list[tuple[K, float]]
 """What a list gives to its chunks."""
 
 
-def merge_by_score(lists: Sequence[Sequence[Entry]]) -> list[Entry]:
+def merge_by_score(lists: Sequence[Sequence[Entry[K]]]) -> list[Entry[K]]:
     """One list of several whose scores mean the same, each chunk once. Ties keep the order of the lists."""
-    best: dict[UUID, Entry] = {}
+    best: dict[K, Entry[K]] = {}
     for entries in lists:
         for entry in entries:
-            if entry.key not in best or entry.score > best[entry.key].score:
+            if best.setdefault(entry.key, entry).score < entry.score:
                 best[entry.key] = entry
-    return sorted(best.values(), key=lambda entry: -entry.score)
+    return sorted(best.values(), key=_score, reverse=True)
 
 
-def fuse_lists(lists: Sequence[RankedList], options: FusionOptions) -> list[Fused]:
+def fuse_lists(lists: Sequence[RankedList[K]], options: FusionOptions) -> list[Fused[K]]:
     """All chunks of the lists, each once, best first. The second place of a chunk in one list counts nothing.
 
     Equal scores are ordered by the first list that holds the chunk, then by its rank there: lists stand in order of
     trust.
     """
     if options.method is FusionMethod.RRF:
-        return _summed([_by_rank(one.entries, options.weight_of(one.channel), options.rrf_k) for one in lists])
+        return _summed([_by_rank(one.entries, options.weight_of(one.channel), options.k) for one in lists])
     queries = sorted({one.query for one in lists})
     orders = [_summed(_scaled([one for one in lists if one.query == query], options)) for query in queries]
     if len(orders) == 1:
         return orders[0]
-    return _summed(
-        [(one.key, 1 / (options.rrf_k + rank)) for rank, one in enumerate(order, start=1)] for order in orders
-    )
+    return _summed([(one.key, 1 / (options.k + rank)) for rank, one in enumerate(order, start=1)] for order in orders)
 
 
-def reciprocal_rank_fusion(lists: Sequence[Sequence[Entry]], *, k: int = RRF_K) -> list[Fused]:
+def reciprocal_rank_fusion(lists: Sequence[Sequence[Entry[K]]], *, k: int = RRF_K) -> list[Fused[K]]:
     """By rank alone, whatever the scores; an entry's weight multiplies what its place gives."""
     return _summed([_by_rank(entries, 1.0, k) for entries in lists])
 
 
-def _by_rank(entries: Sequence[Entry], weight: float, k: int) -> Shares:
+def _by_rank(entries: Sequence[Entry[K]], weight: float, k: int) -> Shares[K]:
     return [(entry.key, weight * entry.weight / (k + rank)) for rank, entry in enumerate(_distinct(entries), start=1)]
 
 
-def _scaled(lists: Sequence[RankedList], options: FusionOptions) -> list[Shares]:
+def _scaled(lists: Sequence[RankedList[K]], options: FusionOptions) -> list[Shares[K]]:
     """What each list of one phrasing gives to its chunks. The shares of the channels that gave anything add up to 1, so
     that the score of a lone channel is not halved."""
     lists = [one for one in lists if one.entries]
@@ -146,7 +154,7 @@ def _scaled(lists: Sequence[RankedList], options: FusionOptions) -> list[Shares]
     for one, weight in zip(lists, weights, strict=True):
         of_channel[one.channel] = max(weight, of_channel.get(one.channel, 0.0))
     total = math.fsum(of_channel.values())
-    all_shares: list[Shares] = []
+    all_shares: list[Shares[K]] = []
     for one, weight in zip(lists, weights, strict=True):
         entries = _distinct(one.entries)
         scores = [entry.score for entry in entries]
@@ -162,19 +170,19 @@ def _scaled(lists: Sequence[RankedList], options: FusionOptions) -> list[Shares]
     return all_shares
 
 
-def _distinct(entries: Sequence[Entry]) -> list[Entry]:
-    first: dict[UUID, Entry] = {}
+def _distinct(entries: Sequence[Entry[K]]) -> list[Entry[K]]:
+    first: dict[K, Entry[K]] = {}
     for entry in entries:
         first.setdefault(entry.key, entry)
     return list(first.values())
 
 
-def _summed(all_shares: Iterable[Shares]) -> list[Fused]:
+def _summed(all_shares: Iterable[Shares[K]]) -> list[Fused[K]]:
     """The chunks by what their lists give them together."""
-    parts: dict[UUID, list[float]] = defaultdict(list)
+    parts: dict[K, list[float]] = defaultdict(list)
     for shares in all_shares:
         for key, share in shares:
             parts[key].append(share)
     # Insertion order is the order of ties, and sorting is stable. fsum makes a score independent of the lists' order.
-    fused = [Fused(key=key, score=math.fsum(scores)) for key, scores in parts.items()]
-    return sorted(fused, key=lambda one: -one.score)
+    fused = [Fused(key, math.fsum(scores)) for key, scores in parts.items()]
+    return sorted(fused, key=_score, reverse=True)

@@ -5,10 +5,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from uuid import UUID
 
+from kbmesh_rpc.spans import span
+
+from kbmesh_retriever.attribution.sources import title_of
 from kbmesh_retriever.catalog.port import Document
 from kbmesh_retriever.retrieve.answer import CandidateTrace, StageTrace
 from kbmesh_retriever.retrieve.candidates import above
-from kbmesh_retriever.retrieve.fragment import Candidate
+from kbmesh_retriever.retrieve.fragment import Candidate, Fragment
 from kbmesh_retriever.retrieve.plan import Target
 from kbmesh_retriever.retrieve.search import Found, Lists, Version
 from kbmesh_retriever.retrieve.stage import Degradation, ScoreStage, Stage
@@ -39,7 +42,8 @@ class Journal:
         started = self._clock()
         self._starts.setdefault(stage, (started - self._started) * 1000)
         try:
-            yield
+            with span(f"retrieve {stage.value}"):
+                yield
         finally:
             elapsed = (self._clock() - started) * 1000
             self._milliseconds[stage] = self._milliseconds.get(stage, 0.0) + elapsed
@@ -100,7 +104,8 @@ class Journal:
                         rank=rank,
                         score=one.score,
                         dropped="" if one.fragment.chunk_id in passed else f"below the {stage.value} threshold {least}",
-                        external_id=self._external_id(one.fragment.version),
+                        external_id=self._external_id(one.fragment),
+                        title=self._title(one.fragment),
                     )
                     for rank, one in enumerate(found, start=1)
                 ),
@@ -131,16 +136,21 @@ class Journal:
                         rank=rank,
                         score=one.fused if one.scores.final is None else one.final,
                         dropped=reasons.get(one.chunk_id, ""),
-                        external_id=self._external_id(one.fragment.version),
+                        external_id=self._external_id(one.fragment),
+                        title=self._title(one.fragment),
                     )
                     for rank, one in enumerate(candidates, start=1)
                 ),
             )
         )
 
-    def _external_id(self, version: Version) -> str:
-        document = self._documents.get(version)
+    def _external_id(self, fragment: Fragment) -> str:
+        document = self._documents.get(fragment.version)
         return document.external_id if document else ""
+
+    def _title(self, fragment: Fragment) -> str:
+        document = self._documents.get(fragment.version)
+        return title_of(document, fragment.metadata) if document else ""
 
 
 _ORDER = {stage: place for place, stage in enumerate(Stage)}

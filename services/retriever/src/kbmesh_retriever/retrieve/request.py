@@ -3,11 +3,11 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from kbmesh_rpc.errors import EmptyText, FieldViolation, InvalidField, RequestTooLarge
+from kbmesh_rpc.errors import EmptyText, FieldViolation, InvalidField, RequestTooLarge, shown
 
-from kbmesh_retriever.retrieve.fusion import FusionOptions
+from kbmesh_retriever.retrieve.fusion import FusionMethod, FusionOptions
 from kbmesh_retriever.retrieve.stage import ScoreStage, Strategy
 from kbmesh_retriever.stores.conditions import NUMBER_FIELDS, TEXT_FIELDS
 from kbmesh_retriever.stores.port import Condition, PointFilter
@@ -15,6 +15,8 @@ from kbmesh_retriever.stores.port import Condition, PointFilter
 _METADATA_FIELD = re.compile(r'metadata\.[^"\\]{1,128}')
 _MOST_CONDITIONS = 20
 _MOST_VALUES = 100
+_MOST_NAME_CHARACTERS = 63
+"""Of a knowledge base; an id has fewer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +139,7 @@ def check(request: RetrievalRequest, limits: RetrievalLimits) -> Question:
         *_wrong_thresholds(request.thresholds),
         *_wrong_selectors(request.selectors),
         *_wrong_filter("filter", request.filter),
+        *options_without_use(request),
     ]
     selectors = []
     for index, selector in enumerate(request.selectors):
@@ -156,7 +159,7 @@ def check(request: RetrievalRequest, limits: RetrievalLimits) -> Question:
         rerank_top_n=top_n,
         context_budget_tokens=budget,
         explain=request.explain,
-        fusion=request.fusion,
+        fusion=replace(request.fusion, rrf_k=request.fusion.k),
         thresholds=dict(request.thresholds),
         max_results_per_document=request.max_results_per_document,
         diversity=request.diversity,
@@ -164,6 +167,48 @@ def check(request: RetrievalRequest, limits: RetrievalLimits) -> Question:
         hypothetical_answer=request.hypothetical_answer,
         context_tokenizer=request.context_tokenizer,
     )
+
+
+def options_without_use(request: RetrievalRequest) -> list[FieldViolation]:
+    """Options that the request names and that do nothing under its strategy, its fusion and its context block. To leave
+    them out in silence would let a caller believe in them."""
+    strategy, fusion = request.strategy, request.fusion
+    named = strategy.name
+    unused: list[FieldViolation] = []
+    if request.rerank_top_n is not None and not strategy.reranks:
+        unused.append(_violation("rerank_top_n", f"is for strategies that rerank, and {named} does not"))
+    if request.hypothetical_answer and strategy is not Strategy.ADVANCED:
+        unused.append(_violation("hypothetical_answer", f"is only for the strategy ADVANCED, not {named}"))
+    if request.context_tokenizer and request.context_budget_tokens == 0:
+        unused.append(_violation("context_tokenizer", "counts the context block, and a budget of 0 leaves that out"))
+    if not strategy.uses_keywords:
+        for name, weight in (("vector", fusion.vector_weight), ("keyword", fusion.keyword_weight)):
+            if weight is not None:
+                why = f"weighs vectors and keywords against each other, and {named} searches by vectors alone"
+                unused.append(_violation(f"fusion.{name}_weight", why))
+    # Whatever the method, the orders of several phrasings are fused by RRF.
+    if fusion.rrf_k is not None and fusion.method is not FusionMethod.RRF and strategy is not Strategy.ADVANCED:
+        why = f"is the constant of RRF, and the fusion is {fusion.method.name} of one phrasing"
+        unused.append(_violation("fusion.rrf_k", why))
+    for index, (stage, _) in enumerate(request.thresholds):
+        if why := _without_scores(stage, strategy):
+            unused.append(_violation(f"thresholds[{index}]", why))
+    for index, selector in enumerate(request.selectors):
+        if selector.min_score is not None and (why := _without_scores(selector.min_score_stage, strategy)):
+            unused.append(_violation(f"knowledge_bases[{index}].min_score", why))
+        if selector.min_score is None and selector.min_score_stage is not ScoreStage.VECTOR:
+            why = "names the stage of a min_score, and none is given"
+            unused.append(_violation(f"knowledge_bases[{index}].min_score_stage", why))
+    return unused
+
+
+def _without_scores(stage: ScoreStage, strategy: Strategy) -> str:
+    """Why no answer of the strategy has a score of the stage; empty where some have."""
+    if stage is ScoreStage.KEYWORD and not strategy.uses_keywords:
+        return f"is on keyword scores, and {strategy.name} searches by vectors alone"
+    if stage is ScoreStage.RERANK_PROBABILITY and not strategy.reranks:
+        return f"is on the reranker's probability, and {strategy.name} does not rerank"
+    return ""
 
 
 def _violation(name: str, description: str) -> FieldViolation:
@@ -180,16 +225,14 @@ def _wrong_results(request: RetrievalRequest, limits: RetrievalLimits) -> list[F
         wrong += _within("max_results_per_document", most, 1, limits.max_top_k)
     if not 0 <= request.diversity <= 1:
         wrong.append(_violation("diversity", f"{request.diversity} is not between 0 and 1"))
-    if request.hypothetical_answer and request.strategy is not Strategy.ADVANCED:
-        wrong.append(_violation("hypothetical_answer", "is only for the strategy ADVANCED"))
     if (name := request.context_tokenizer) and name not in limits.context_tokenizers:
         known = ", ".join(sorted(limits.context_tokenizers)) or "none"
-        wrong.append(_violation("context_tokenizer", f"{name!r} is not known to this server; known are: {known}"))
+        wrong.append(_violation("context_tokenizer", f"{shown(name)} is not known to this server; known are: {known}"))
     return wrong
 
 
 def _wrong_fusion(fusion: FusionOptions) -> list[FieldViolation]:
-    wrong = _within("fusion.rrf_k", fusion.rrf_k, 1, 1000)
+    wrong = _within("fusion.rrf_k", fusion.k, 1, 1000)
     weights = {"vector_weight": fusion.vector_weight, "keyword_weight": fusion.keyword_weight}
     for name, weight in weights.items():
         if weight is not None and not 0 <= weight <= 100:
@@ -219,6 +262,10 @@ def _wrong_selectors(selectors: Sequence[Selector]) -> list[FieldViolation]:
         name = f"knowledge_bases[{index}]"
         if not selector.knowledge_base.strip():
             wrong.append(_violation(f"{name}.knowledge_base", "is empty"))
+        elif len(selector.knowledge_base) > _MOST_NAME_CHARACTERS:
+            # The report of each knowledge base repeats what it was called.
+            said = f"{len(selector.knowledge_base)} characters, and no name or id has over {_MOST_NAME_CHARACTERS}"
+            wrong.append(_violation(f"{name}.knowledge_base", said))
         elif selector.knowledge_base in seen:
             wrong.append(_violation(f"{name}.knowledge_base", "is named twice"))
         seen.add(selector.knowledge_base)
