@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kbmesh_retriever.attribution.context_block import ContextBlock, Source, build_context_block, estimate_tokens
 from kbmesh_retriever.attribution.context_tokenizer import ContextTokenizers
 from kbmesh_retriever.attribution.sentences import sentence_ends
-from kbmesh_rpc.errors import DependencyUnavailable
+from kbmesh_rpc.errors import DependencyInvalidResponse, DependencyUnavailable
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 Count = Callable[[Sequence[str]], Awaitable[Sequence[int]]]
@@ -67,9 +67,19 @@ async def test_without_a_tokenizer_the_tokens_are_estimated_and_say_so() -> None
 
     block = await build_context_block([source(1, "First."), source(2, "Second.")], 100, down)
     assert block.estimated
+    assert isinstance(block.uncounted, DependencyUnavailable)
     assert block.tokens == estimate_tokens(block.text)
     assert estimate_tokens("abcd" * 10) == 10
     assert estimate_tokens("障害発生") == 4
+
+
+async def test_a_tokenizer_that_counts_fewer_texts_than_there_are_is_not_believed() -> None:
+    async def forgetful(texts: Sequence[str]) -> Sequence[int]:
+        return [1] * (len(texts) - 1)
+
+    block = await build_context_block([source(1, "First."), source(2, "Second.")], 100, forgetful)
+    assert isinstance(block.uncounted, DependencyInvalidResponse)
+    assert block.tokens == estimate_tokens(block.text)
 
 
 async def test_nothing_to_say() -> None:

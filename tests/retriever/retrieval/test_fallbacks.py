@@ -156,6 +156,21 @@ async def test_tokens_are_estimated_where_they_cannot_be_counted(world: World) -
     assert answer.context is not None
     assert answer.context.estimated
     assert answer.context.text.endswith(RESTART)
+    assert degraded(answer) == [(Stage.ATTRIBUTE, DOWN.reason)]
+
+
+async def test_without_the_tokenizer_that_was_asked_for_the_answer_says_why_its_block_is_no_exact_one(
+    world: World,
+) -> None:
+    await world.make("a", RESTART)
+    limits = RetrievalLimits(context_tokenizers=frozenset({"gpt"}))
+    answer = await world.ask("restart", "a", context_tokenizer="gpt", parts={"limits": limits})
+    assert answer.context is not None
+    assert answer.context.estimated
+    ((stage, reason),) = degraded(answer)
+    assert (stage, reason) == (Stage.ATTRIBUTE, answer.context.uncounted and answer.context.uncounted.reason)
+    without = await world.ask("restart", "a", context_budget_tokens=0)
+    assert degraded(without) == []
 
 
 async def test_ret_17_the_longest_query_is_answered_and_what_was_not_read_is_told(world: World) -> None:

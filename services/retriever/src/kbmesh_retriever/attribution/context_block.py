@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 import regex
-from kbmesh_rpc.errors import KbmeshError
+from kbmesh_rpc.errors import DependencyInvalidResponse, KbmeshError
 
 from kbmesh_retriever.attribution.sentences import sentence_ends
 
@@ -52,9 +52,14 @@ class ContextBlock:
 
     text: str = field(repr=False)
     tokens: int
-    estimated: bool
-    """Whether the tokens were estimated because no tokenizer could be reached."""
+    uncounted: KbmeshError | None = None
+    """Why the tokens were estimated. None where they were counted."""
     citations: tuple[Citation, ...]
+
+    @property
+    def estimated(self) -> bool:
+        """Whether the tokens were estimated because no tokenizer could be reached."""
+        return self.uncounted is not None
 
     def number_of(self, chunk_id: UUID) -> int:
         """The citation of a chunk, from 1; 0 where it is not in the block."""
@@ -93,14 +98,14 @@ async def build_context_block(sources: Sequence[Source], budget_tokens: int, cou
         block = _GAP.join(_render(number, one.source) for number, one in enumerate(taken, start=1))
         (tokens,) = await counter.count([block])
         if tokens <= budget_tokens:
-            return _block(block, tokens, counter.estimated, taken)
+            return _block(block, tokens, counter.uncounted, taken)
         # Joined text can count more than its parts: the end goes.
         last = taken.pop().source
         if last.shorter is not None:
             taken.append(_Taken(source=last.shorter, size=0))
         elif (shorter := _shortened(last)) is not None:
             taken.append(_Taken(source=shorter, size=0, cut=True))
-    return _block("", 0, counter.estimated, [])
+    return _block("", 0, counter.uncounted, [])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,20 +121,21 @@ class _Counter:
 
     def __init__(self, count: CountTokens) -> None:
         self._count = count
-        self.estimated = False
+        self.uncounted: KbmeshError | None = None
 
     async def count(self, texts: Sequence[str]) -> Sequence[int]:
-        counts = [] if self.estimated or not texts else await self._exact(texts)
-        if len(counts) == len(texts):
-            return counts
-        self.estimated = True
-        return [estimate_tokens(text) for text in texts]
-
-    async def _exact(self, texts: Sequence[str]) -> Sequence[int]:
-        try:
-            return await self._count(texts)
-        except KbmeshError:
+        if not texts:
             return []
+        if self.uncounted is None:
+            try:
+                counts = await self._count(texts)
+                if len(counts) == len(texts):
+                    return counts
+                message = f"{len(counts)} counts came for {len(texts)} texts"
+                self.uncounted = DependencyInvalidResponse("tokenizer", message)
+            except KbmeshError as error:
+                self.uncounted = error
+        return [estimate_tokens(text) for text in texts]
 
 
 async def _fitting(source: Source, number: int, tokens: int, counter: _Counter) -> _Taken | None:
@@ -161,12 +167,12 @@ def _shortened(source: Source) -> Source | None:
     return replace(source, text=source.text[: ends[-1]]) if ends else None
 
 
-def _block(text: str, tokens: int, estimated: bool, taken: Sequence[_Taken]) -> ContextBlock:
+def _block(text: str, tokens: int, uncounted: KbmeshError | None, taken: Sequence[_Taken]) -> ContextBlock:
     citations = [
         Citation(number=number, chunk_id=one.source.chunk_id, label=one.source.label, cut=one.cut)
         for number, one in enumerate(taken, start=1)
     ]
-    return ContextBlock(text=text, tokens=tokens, estimated=estimated, citations=tuple(citations))
+    return ContextBlock(text=text, tokens=tokens, uncounted=uncounted, citations=tuple(citations))
 
 
 def _render(number: int, source: Source) -> str:

@@ -15,6 +15,7 @@ from kbmesh_retriever.cache.port import Cache
 from kbmesh_retriever.cache.single_flight import SingleFlight
 from kbmesh_retriever.catalog.port import CatalogReader, KnowledgeBase
 from kbmesh_retriever.retrieve.answer import Answer
+from kbmesh_retriever.retrieve.metrics import count_served
 from kbmesh_retriever.retrieve.request import RetrievalLimits, RetrievalRequest, check
 from kbmesh_retriever.retrieve.stage import Stage, Status
 from kbmesh_retriever.retrieve.time_budget import within
@@ -125,6 +126,7 @@ class Answers:
             await self._keep(asked, answer, reranker)
             return self._served(answer, Origin.UNASKED, started, asked.resolve_milliseconds)
         if (kept := await self._kept(asked, reranker)) is not None:
+            count_served(None, request.strategy)
             return self._served(kept, Origin.HIT, started, asked.resolve_milliseconds)
         if not asked.keepable:
             self._metrics.count("miss")
@@ -136,6 +138,8 @@ class Answers:
             return answer
 
         flown = await self._flights.run(asked.key, fly, deadline=deadline)
+        if flown.shared:
+            count_served(flown.value, request.strategy)
         self._metrics.count("shared" if flown.shared else "miss")
         origin = Origin.SHARED if flown.shared else self._miss
         return self._served(flown.value, origin, started, asked.resolve_milliseconds)
@@ -157,6 +161,7 @@ class Answers:
             self._metrics.count("bypassed")
             return LookUp(origin=Origin.UNASKED, keep=keep)
         if (kept := await self._kept(asked, reranker)) is not None:
+            count_served(None, request.strategy)
             served = self._served(kept, Origin.HIT, started, asked.resolve_milliseconds)
             return LookUp(origin=Origin.HIT, served=served)
         self._metrics.count("miss")
@@ -242,10 +247,9 @@ class LookUp:
 
 
 def is_full(answer: Answer) -> bool:
-    """Whether it is all that could be had: no stage fell back, every knowledge base answered, and the context block was
-    counted."""
-    counted = answer.context is None or not answer.context.estimated
-    return not answer.degradations and counted and all(report.status in _FULL for report in answer.reports)
+    """Whether it is all that could be had: no stage fell back, such as to estimating the tokens of the context block,
+    and every knowledge base answered."""
+    return not answer.degradations and all(report.status in _FULL for report in answer.reports)
 
 
 def _name(asked: Asked, reranker: str | None) -> str | None:

@@ -90,7 +90,13 @@ class Finisher:
             return await within(seconds, Stage.ATTRIBUTE, self._embedder.count_tokens(texts, model=model))
 
         sources = [_source(place, expanded.expansions.get(place.candidate.chunk_id)) for place in places]
-        return await build_context_block(sources, run.question.context_budget_tokens, count)
+        block = await build_context_block(sources, run.question.context_budget_tokens, count)
+        if block.uncounted is not None:
+            message = f"{block.uncounted.message}: the tokens of the context block were estimated"
+            run.journal.degradations.append(
+                Degradation(stage=Stage.ATTRIBUTE, reason=block.uncounted.reason, message=message)
+            )
+        return block
 
 
 def _as_they_are(candidates: Sequence[Candidate]) -> Expanded:
@@ -163,7 +169,7 @@ def _reports(run: Run) -> tuple[KnowledgeBaseReport, ...]:
     for position, selector in enumerate(run.question.selectors):
         error = run.failures.get(position)
         target = run.targets.get(position)
-        hits = len(run.passed.get(position, ()))
+        hits = run.passed[position]
         if error is not None:
             status = status_of(error)
         elif hits:
