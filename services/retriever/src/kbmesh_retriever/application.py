@@ -89,6 +89,7 @@ class RetrieverApplication:
             embedder,
             max_document_bytes=settings.max_document_bytes,
             shrink_share=settings.shrink_share,
+            embed_seconds=settings.embed_timeout_seconds,
         )
         knowledge_base_servicer = KnowledgeBaseServicer(
             catalog,

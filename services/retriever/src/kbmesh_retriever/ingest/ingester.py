@@ -67,15 +67,17 @@ class Ingester:
         *,
         max_document_bytes: int,
         shrink_share: float = 0.2,
+        embed_seconds: float = 120.0,
         analyser_fingerprint: str = ANALYSER_FINGERPRINT,
         now: Callable[[], datetime] = utc_now,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """`shrink_share`: a document that has less than this share of its characters left counts as a failed read."""
+        """`shrink_share`: a document that has less than this share of its characters left counts as a failed read.
+        `embed_seconds`: the longest that one call to the embedder may take."""
         self._catalog = catalog
         self._store = store
         self._chunker = chunker
-        self._embedding = BulkEmbedding(embedder, sleep=sleep)
+        self._embedding = BulkEmbedding(embedder, call_seconds=embed_seconds, sleep=sleep)
         self._max_document_bytes = max_document_bytes
         self._shrink_share = shrink_share
         self._analyser_fingerprint = analyser_fingerprint
