@@ -94,6 +94,8 @@ def service_config() -> dict[str, object]:
     """The gRPC service config (https://github.com/grpc/grpc/blob/master/doc/service_config.md)."""
     return {
         "loadBalancingConfig": [{"round_robin": {}}],
+        # A replica that drains or warms up is left out before a call meets it.
+        "healthCheckConfig": {"serviceName": ""},
         "methodConfig": [
             {
                 "name": list(RETRIED_CALLS),
@@ -106,5 +108,7 @@ def service_config() -> dict[str, object]:
                 },
             }
         ],
-        "retryThrottling": {"maxTokens": 10, "tokenRatio": 0.1},
+        # A failure takes a token and a success gives one; with half of them gone nothing is retried: retries would add
+        # to an outage. One replica of two that goes away must not use them up.
+        "retryThrottling": {"maxTokens": 100, "tokenRatio": 1},
     }
