@@ -50,7 +50,7 @@ class Place(Generic[ModelT]):
     reason: str = LOADING
     """Why there is no model. Empty where there is one."""
     lost: bool = False
-    """Whether it was there and went away."""
+    """Whether it was there and went away, and a new process may help."""
     attempts: int = 0
     """How often in a row it could not be opened."""
 
@@ -70,6 +70,7 @@ class ModelRoster(Generic[ModelT]):
         *,
         retry_seconds: float = 0.0,
         is_final: Callable[[Exception], bool] = lambda error: False,
+        is_here: Callable[[ModelT], bool] = lambda model: True,
         changed: Callable[[Place[ModelT]], None] = lambda place: None,
     ) -> None:
         if not names:
@@ -77,6 +78,7 @@ class ModelRoster(Generic[ModelT]):
         self._open_model = open_model
         self._retry_seconds = retry_seconds
         self._is_final = is_final
+        self._is_here = is_here
         self._changed = changed
         self._places: dict[str, Place[ModelT]] = {name: Place(name=name) for name in names}
         self._default = names[0]
@@ -188,7 +190,8 @@ class ModelRoster(Generic[ModelT]):
         return ""
 
     async def _lose(self, place: Place[ModelT], fault: str) -> None:
-        model, place.model, place.reason, place.lost = place.model, None, fault, True
+        model, place.model, place.reason = place.model, None, fault
+        place.lost = model is not None and self._is_here(model)
         self._changed(place)
         if model is not None:
             await model.close()

@@ -17,7 +17,7 @@ from kbmesh_rpc.tei.tokenize_servicer import TokenizeServicer
 
 from kbmesh_embedder.backends.port import EmbeddingBackend
 from kbmesh_embedder.embedding import CallLimits
-from kbmesh_embedder.metrics import model_metrics
+from kbmesh_embedder.metrics import call_metrics, model_metrics
 from kbmesh_embedder.models import ModelRegistry
 from kbmesh_embedder.servicer import EmbedderServicer
 from kbmesh_embedder.settings import EmbedderSettings
@@ -91,7 +91,8 @@ async def make_application(settings: EmbedderSettings) -> EmbedderApplication:
 
 
 async def open_backend(settings: EmbedderSettings, meter: LoadMeter, name: str) -> EmbeddingBackend:
-    """Loads one model. Raises ModelFolderError and DeviceUnavailable."""
+    """Loads one model. Raises ModelFolderError, DeviceUnavailable, and for one at a vendor's ApiKeyError and
+    FeatureUnsupported."""
     limits = QueueLimits(
         queue_tokens=settings.queue_tokens,
         draw_tokens=settings.draw_tokens,
@@ -100,6 +101,13 @@ async def open_backend(settings: EmbedderSettings, meter: LoadMeter, name: str) 
     )
     metrics = meter.observe(name, model_metrics(name, batch_tokens=settings.batch_tokens))
     # Imported here, so that the one does not need what the other does.
+    if (remote := settings.remote_models.get(name)) is not None:
+        from kbmesh_embedder.backends.remote_opening import open_remote
+
+        return await asyncio.to_thread(
+            open_remote, name, remote, limits=limits, observer=metrics, calls=call_metrics(name)
+        )
+
     if settings.backend == "fake":
         from kbmesh_embedder.backends.fake import FakeBackend
 

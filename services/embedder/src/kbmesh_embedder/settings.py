@@ -8,6 +8,8 @@ from kbmesh_rpc.scaler.trigger import parse_peers_list
 from kbmesh_rpc.settings import ServerSettings
 from pydantic import Field, field_validator, model_validator
 
+from kbmesh_embedder.remote_settings import RemoteEmbeddingModel
+
 
 class EmbedderSettings(ServerSettings):
     """Settings of the embedder: texts in, vectors with receipts out."""
@@ -24,6 +26,10 @@ class EmbedderSettings(ServerSettings):
     """Folder that holds the model folders, one for each name in `model`. Unset: HOME/models."""
     model: str = "all-MiniLM-L6-v2"
     """Names of the models to serve, comma separated. The first answers requests that name none."""
+    remote_models: dict[str, RemoteEmbeddingModel] = Field(default_factory=dict)
+    """Models that run at a vendor's (openai, cohere, huggingface, litellm), by name, as JSON: {"NAME": {"provider":
+    "openai", "dimension": 1536, "max_tokens": 8191}}. Those that `model` names are served, beside those of this
+    process; each needs an extra, such as kbmesh-embedder[openai]. docs/providers.md has all fields."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device to run on. auto takes CUDA where it works, else the CPU."""
     require_device: Literal["", "cpu", "cuda"] = ""
@@ -106,6 +112,8 @@ class EmbedderSettings(ServerSettings):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
+        if unused := [name for name in self.remote_models if name not in self.model_names]:
+            raise ValueError(f"remote_models has {', '.join(unused)}, which model does not name")
         self.device_settings("")
         return self
 

@@ -32,6 +32,10 @@ class Priority(StrEnum):
     BULK = "bulk"
 
 
+ELSEWHERE = "remote"
+"""Device of a model that runs at a vendor's."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelDescription:
     """What callers may know of a model."""
@@ -48,9 +52,9 @@ class ModelDescription:
     query_prefix: str
     document_prefix: str
     device: str
-    """Device in use: "cpu", "cuda:0 (NVIDIA H200)"."""
+    """Device in use: "cpu", "cuda:0 (NVIDIA H200)", "remote"."""
     precision: str
-    """Precision in use: "fp32", "fp16", "int8"."""
+    """Precision in use: "fp32", "fp16", "int8", "unknown" where it runs elsewhere."""
     backend: str
     """Which implementation of the port it is."""
 
@@ -62,6 +66,8 @@ class TextReceipt:
     tokens: int = 0
     """Tokens that the model read, special ones included."""
     tokens_cut: int = 0
+    tokens_estimated: bool = False
+    """Whether both numbers are estimates, because the model runs elsewhere and does not tell them for each text."""
     error: KbmeshError | None = None
     """Why there is no vector."""
 
@@ -95,6 +101,8 @@ class TokenCount:
     """First code point of each token of the text itself, where offsets were asked for."""
     ends: tuple[int, ...] = field(default=(), repr=False)
     """One past the last code point of each token."""
+    estimated: bool = False
+    """Whether it is an estimate, for want of the model's tokenizer."""
 
 
 class EmbeddingBackend(Protocol):

@@ -38,6 +38,10 @@ class Reading:
 DEFAULT_READING = Reading()
 
 
+ELSEWHERE = "remote"
+"""Device of a model that runs at a vendor's."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelDescription:
     """What callers may know of a model."""
@@ -48,9 +52,9 @@ class ModelDescription:
     max_tokens: int
     """Tokens it reads at most, special ones included."""
     device: str
-    """Device in use: "cpu", "cuda:0 (NVIDIA H200)"."""
+    """Device in use: "cpu", "cuda:0 (NVIDIA H200)", "remote"."""
     precision: str
-    """Precision in use: "fp32", "fp16", "int8"."""
+    """Precision in use: "fp32", "fp16", "int8", "unknown" where it runs elsewhere."""
     backend: str
     """Which implementation of the port it is."""
 
