@@ -5,7 +5,6 @@ that are half written or do not belong together are left alone until they do: wh
 """
 
 import asyncio
-import contextlib
 import ssl
 import threading
 import time
@@ -25,7 +24,8 @@ logger = get_logger(__name__)
 
 EXPIRY = Gauge(
     "kbmesh_tls_certificate_expiry_timestamp_seconds",
-    "When the certificate in use, or one of its chain, ceases to be valid, in Unix seconds. 0 without a certificate.",
+    "When the certificate in use, or one of its chain, ceases to be valid, in Unix seconds; by the file it is in.",
+    ("file",),
 )
 RELOADS = Counter("kbmesh_tls_reloads_total", "Times that changed certificate files were taken into use.")
 RELOAD_FAILURES = Counter(
@@ -94,7 +94,7 @@ class Certificates:
         self._complaint = ""
         self._followers: WeakSet[Follower] = WeakSet()
         self._pems = _read(files)
-        EXPIRY.set(self._pems.expires)
+        self._tell_expiry()
         if self._expired(self._pems):
             logger.error("the certificate has expired: callers and servers will refuse it", file=str(files.certificate))
 
@@ -140,30 +140,23 @@ class Certificates:
             if pems == self._pems:
                 return False
             self._pems = pems
-        EXPIRY.set(pems.expires)
+        self._tell_expiry()
         RELOADS.inc()
         logger.info("certificate files were read anew", expires=pems.expires)
         return True
 
     def add(self, follower: Follower) -> None:
-        """From now on `watch` tells it. Kept only as long as somebody else keeps it."""
+        """From now on it is told of changes. Kept only as long as somebody else keeps it."""
         self._followers.add(follower)
-
-    async def watch(self, interval_seconds: float) -> None:
-        """Refreshes for ever."""
-        while True:
-            await asyncio.sleep(interval_seconds)
-            with contextlib.suppress(Exception):  # logged; this loop must not end
-                await self.refresh_all()
 
     async def refresh_all(self) -> None:
         """Refreshes, and lets followers follow."""
-        try:
-            await asyncio.to_thread(self.refresh)
-            await asyncio.gather(*(follower.follow(self._pems) for follower in list(self._followers)))
-        except Exception:
-            logger.exception("certificates could not be refreshed")
-            raise
+        await asyncio.to_thread(self.refresh)
+        await asyncio.gather(*(follower.follow(self._pems) for follower in list(self._followers)))
+
+    def _tell_expiry(self) -> None:
+        if self._files.certificate is not None:
+            EXPIRY.labels(str(self._files.certificate)).set(self._pems.expires)
 
     def _expired(self, pems: Pems) -> bool:
         return pems.certificate is not None and pems.expires <= self._clock()
@@ -179,6 +172,17 @@ def certificates_at(files: CertificateFiles) -> Certificates:
     if found is None:
         _open[files] = found = Certificates(files)
     return found
+
+
+async def watch_certificates(interval_seconds: float) -> None:
+    """Refreshes all that this process uses, for ever. A server does it; a program without one may."""
+    while True:
+        await asyncio.sleep(interval_seconds)
+        for certificates in list(_open.values()):
+            try:
+                await certificates.refresh_all()
+            except Exception:  # whatever it is, the others and the next time must not suffer
+                logger.exception("certificates could not be refreshed")
 
 
 def _read(files: CertificateFiles) -> Pems:

@@ -19,7 +19,7 @@ from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 
 from kbmesh_rpc import metrics
-from kbmesh_rpc.certificates import CertificateFilesError, Certificates, certificates_at
+from kbmesh_rpc.certificates import CertificateFilesError, certificates_at, watch_certificates
 from kbmesh_rpc.channel import certificate_files
 from kbmesh_rpc.condition import Condition
 from kbmesh_rpc.deadline import Deadline
@@ -100,7 +100,6 @@ class RunningServer:
         server: grpc.aio.Server,
         health: health_aio.HealthServicer,
         health_server: grpc.aio.Server | None,
-        certificates: Certificates | None,
         drain: Drain,
         port: int,
         health_port: int,
@@ -113,9 +112,10 @@ class RunningServer:
         self._condition: Condition | None = getattr(application, "condition", None)
         self._warm = False
         self._health_server = health_server
-        self._tasks = [asyncio.create_task(self._follow())]
-        if certificates is not None:
-            self._tasks.append(asyncio.create_task(certificates.watch(settings.tls_reload_seconds)))
+        self._tasks = [
+            asyncio.create_task(self._follow()),
+            asyncio.create_task(watch_certificates(settings.tls_reload_seconds)),
+        ]
         self.port = port
         self.health_port = health_port
         """Of health in plain text; 0 where there is none."""
@@ -123,8 +123,7 @@ class RunningServer:
     @classmethod
     async def start(cls, application: Application, settings: ServerSettings) -> Self:
         """Listens, NOT_SERVING. Raises ListenError and CertificateFilesError."""
-        files = certificate_files(settings)
-        certificates = certificates_at(files) if files.certificate or files.authorities else None
+        certificates = certificates_at(certificate_files(settings)) if settings.tls_cert is not None else None
         registrations = application.registrations
         drain = Drain()
         endless = frozenset(registration.name for registration in registrations if registration.endless)
@@ -155,7 +154,7 @@ class RunningServer:
                 health_port = _listen(health_server, settings.host, settings.health_port)
             credentials = (
                 certificates.server_credentials(require_client_certificate=settings.asks_for_client_cert)
-                if certificates is not None and settings.tls_cert is not None
+                if certificates is not None
                 else None
             )
             port = _listen(server, settings.host, settings.port, credentials)
@@ -175,7 +174,6 @@ class RunningServer:
             server=server,
             health=health,
             health_server=health_server,
-            certificates=certificates,
             drain=drain,
             port=port,
             health_port=health_port,

@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
 from kbmesh_rpc.caller_names import CallerPolicy, parse_names
-from kbmesh_rpc.targets import is_local_target
+from kbmesh_rpc.targets import is_local_target, is_plain_url
 from kbmesh_rpc.targets import is_loopback as is_loopback
 
 ENV_PREFIX = "KBMESH_"
@@ -145,6 +145,11 @@ class ServerSettings(BaseSettings):
             for field, target in named
             if target and not is_local_target(target)
         )
+
+    def plaintext_urls(self, *fields: str) -> tuple[str, ...]:
+        """Of fields that hold a URL, those of http on another machine."""
+        named = ((field, str(getattr(self, field))) for field in fields)
+        return tuple(f"{env_name(field)}={url}" for field, url in named if is_plain_url(url))
 
     @property
     def service(self) -> str:

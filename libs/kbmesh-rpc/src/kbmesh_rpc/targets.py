@@ -36,6 +36,11 @@ def is_local_url(url: str) -> bool:
     return host is None or is_loopback(host)
 
 
+def is_plain_url(url: str) -> bool:
+    """Whether a URL of http or https is called over a network and without TLS."""
+    return urlsplit(url).scheme == "http" and not is_local_url(url)
+
+
 def _host(address: str) -> str:
     if address.startswith("["):
         return address[1:].partition("]")[0]

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 from kbmesh.chunker.v1 import chunker_pb2_grpc
+from kbmesh_rpc.channel import calling_certificates
 from kbmesh_rpc.server import Registration
 
 from kbmesh_chunker.admission import Admission
@@ -28,7 +29,9 @@ class ChunkerApplication:
         self._embedder: EmbedderClient | None = None
         if settings.embedder_address:
             self._embedder = EmbedderClient.connect(
-                settings.embedder_address, max_message_bytes=settings.max_message_bytes
+                settings.embedder_address,
+                max_message_bytes=settings.max_message_bytes,
+                certificates=calling_certificates(settings),
             )
         self._language_model: ChatModel | None = None
         if settings.llm_url:

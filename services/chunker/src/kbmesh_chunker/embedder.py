@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import grpc
 from kbmesh.embedder.v1 import embedder_pb2, embedder_pb2_grpc
+from kbmesh_rpc.certificates import Certificates
 from kbmesh_rpc.channel import open_channel
 from kbmesh_rpc.errors import DependencyInvalidResponse
 from kbmesh_rpc.metrics import zero_client
@@ -24,9 +25,11 @@ class EmbedderClient:
         self._stub: embedder_pb2_grpc.EmbedderServiceAsyncStub = embedder_pb2_grpc.EmbedderServiceStub(channel)
 
     @classmethod
-    def connect(cls, address: str, *, max_message_bytes: int) -> "EmbedderClient":
-        """A client of the embedder at `address`. Connects with the first call."""
-        return cls(open_channel(address, max_message_bytes=max_message_bytes))
+    def connect(
+        cls, address: str, *, max_message_bytes: int, certificates: Certificates | None = None
+    ) -> "EmbedderClient":
+        """A client of the embedder at `address`, by TLS where there are certificates. Connects with the first call."""
+        return cls(open_channel(address, max_message_bytes=max_message_bytes, certificates=certificates))
 
     async def count(self, texts: Sequence[str], *, model: str, offsets: bool) -> TokenCounts:
         """See TokenCounter."""

@@ -41,3 +41,7 @@ class ChunkerSettings(ServerSettings):
     max_waiting_bytes: int = Field(default=256 * MEBIBYTE, ge=1)
     """Documents that wait or are cut at the same time have so many bytes together; more are refused as QUEUE_FULL. One
     that is larger than this is taken where nothing else waits."""
+
+    def plaintext_calls(self) -> tuple[str, ...]:
+        """See ServerSettings.plaintext_edges."""
+        return (*self.plaintext_targets("embedder_address"), *self.plaintext_urls("llm_url"))

@@ -8,9 +8,10 @@ from kbmesh.embedder.v1.embedder_pb2 import DESCRIPTOR
 from kbmesh.embedder.v1.embedder_pb2_grpc import add_EmbedderServiceServicer_to_server
 from kbmesh_onnx.batcher import QueueLimits
 from kbmesh_onnx.load import LoadMeter
+from kbmesh_rpc.channel import calling_certificates
 from kbmesh_rpc.scaler.registrations import make_scaling
 from kbmesh_rpc.server import Registration
-from kbmesh_rpc.settings import is_loopback
+from kbmesh_rpc.targets import is_loopback
 from kbmesh_rpc.tei.info_servicer import InfoServicer
 from kbmesh_rpc.tei.registrations import tei_registrations
 from kbmesh_rpc.tei.tokenize_servicer import TokenizeServicer
@@ -53,6 +54,7 @@ class EmbedderApplication:
             peers=settings.scaler_peers,
             any_name=is_loopback(settings.host) and not settings.scaler_peers,
             timeout_seconds=settings.scaler_timeout_seconds,
+            certificates=calling_certificates(settings),
         )
         self.registrations = (
             Registration(name=SERVICE_NAME, add=add),
@@ -84,6 +86,7 @@ async def make_application(settings: EmbedderSettings) -> EmbedderApplication:
             settings.model_names,
             partial(open_backend, settings, meter),
             retry_seconds=settings.load_retry_seconds,
+            wanted_device=settings.require_device or settings.device,
         ),
         settings,
         meter,

@@ -6,6 +6,7 @@ from typing import Literal, Self
 from kbmesh_onnx.device_settings import DeviceSettings
 from kbmesh_rpc.scaler.trigger import parse_peers_list
 from kbmesh_rpc.settings import ServerSettings
+from kbmesh_rpc.targets import is_loopback
 from pydantic import Field, field_validator, model_validator
 
 
@@ -112,6 +113,12 @@ class RerankerSettings(ServerSettings):
     def _fits_together(self) -> Self:
         self.device_settings("")
         return self
+
+    def plaintext_calls(self) -> tuple[str, ...]:
+        """See ServerSettings.plaintext_edges. Replicas ask each other for their load."""
+        if self.tls_ca is not None or all(is_loopback(peers.host) for peers in parse_peers_list(self.scaler_peers)):
+            return ()
+        return (f"KBMESH_SCALER_PEERS={self.scaler_peers} without KBMESH_TLS_CA",)
 
     @property
     def model_names(self) -> tuple[str, ...]:

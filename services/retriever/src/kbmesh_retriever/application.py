@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import grpc
 from kbmesh.retriever.v1 import ingestion_pb2_grpc, knowledge_base_pb2_grpc, profile_pb2_grpc, retriever_pb2_grpc
-from kbmesh_rpc.channel import open_channel
+from kbmesh_rpc.channel import calling_certificates, open_channel
 from kbmesh_rpc.server import Registration
 
 from kbmesh_retriever.answer_bytes import encode_answer
@@ -46,7 +46,9 @@ _DECIDES_NO_ANSWER = {
     "host", "port", "metrics_port", "log_level", "log_format", "grace_seconds", "max_message_bytes",
     "max_connection_age_seconds", "otlp_endpoint", "trust_tenant_metadata", "ingest_concurrency",
     "superseded_grace_seconds", "reservation_timeout_seconds", "sweep_interval_seconds", "job_max_results",
-    "job_retention_seconds", "cache_entries", "cache_memory_bytes", "redis_timeout_seconds",
+    "job_retention_seconds", "cache_entries", "cache_memory_bytes", "redis_timeout_seconds", "health_port",
+    "allow_plaintext", "tls_cert", "tls_key", "tls_ca", "tls_require_client_cert", "tls_allowed_callers",
+    "tls_trusted_callers", "tls_reload_seconds", "qdrant_ca", "qdrant_cert", "qdrant_key",
 }  # fmt: skip
 """Settings that replicas may differ in and still give each other's answers. Every other one counts, so that a new one
 is not forgotten."""
@@ -185,12 +187,17 @@ class RetrieverApplication:
 
 async def make_application(settings: RetrieverSettings) -> RetrieverApplication:
     """The application over the services and stores that `settings` name. Connects to none of them yet."""
-    chunker = open_channel(settings.chunker_address, max_message_bytes=settings.max_message_bytes)
-    embedder = open_channel(settings.embedder_address, max_message_bytes=settings.max_message_bytes)
+    certificates = calling_certificates(settings)
+
+    def open_to(address: str) -> grpc.aio.Channel:
+        return open_channel(address, max_message_bytes=settings.max_message_bytes, certificates=certificates)
+
+    chunker = open_to(settings.chunker_address)
+    embedder = open_to(settings.embedder_address)
     channels = [chunker, embedder]
     reranker: RerankerPort | None = None
     if settings.reranker_address:
-        channel = open_channel(settings.reranker_address, max_message_bytes=settings.max_message_bytes)
+        channel = open_to(settings.reranker_address)
         channels.append(channel)
         reranker = RerankerClient(channel, limit_seconds=settings.rerank_timeout_seconds)
     rephraser: ChatRephraser | None = None

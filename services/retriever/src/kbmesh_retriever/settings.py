@@ -2,8 +2,10 @@
 
 from pathlib import Path
 from typing import Literal, Self
+from urllib.parse import parse_qs, urlsplit
 
 from kbmesh_rpc.settings import MEBIBYTE, ServerSettings
+from kbmesh_rpc.targets import is_local_url, is_loopback
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 
@@ -18,7 +20,8 @@ class RetrieverSettings(ServerSettings):
     home: Path = Path("~/.kbmesh")
     """Folder of this machine's kbmesh. Used for the catalog where catalog_url is unset."""
     catalog_url: SecretStr = SecretStr("")
-    """Database of the catalog: sqlite:///PATH or postgresql://USER:PASSWORD@HOST/NAME. Unset: SQLite in
+    """Database of the catalog: sqlite:///PATH or postgresql://USER:PASSWORD@HOST/NAME. By TLS with
+    ?sslmode=verify-full&sslrootcert=PATH, and sslcert and sslkey where a certificate is to be shown. Unset: SQLite in
     HOME/data/catalog.db."""
     vector_store: str = "qdrant"
     """Where vectors are kept: qdrant, pinecone, or the name of a registered store."""
@@ -26,6 +29,13 @@ class RetrieverSettings(ServerSettings):
     """Qdrant's gRPC port, or kbmesh-edge: http://HOST:PORT or https://HOST:PORT."""
     qdrant_api_key: SecretStr = SecretStr("")
     """Qdrant's API key. Unset sends none."""
+    qdrant_ca: Path | None = None
+    """PEM file of the authorities that Qdrant's certificate may come from, with https. Unset: the public ones."""
+    qdrant_cert: Path | None = None
+    """PEM file of the certificate that is shown to Qdrant: for kbmesh-edge that of `tls_cert`. Unset: none. All three
+    files are read anew when they change."""
+    qdrant_key: Path | None = None
+    """PEM file of its private key."""
     qdrant_timeout_seconds: float = Field(default=30.0, gt=0)
     """How long one call to Qdrant may take."""
     qdrant_expected_points: int = Field(default=0, ge=0)
@@ -123,8 +133,9 @@ class RetrieverSettings(ServerSettings):
     cache_max_answer_bytes: int = Field(default=MEBIBYTE, ge=1)
     """A larger answer is not kept."""
     redis_url: SecretStr = SecretStr("")
-    """Redis, for cache redis: redis://USER:PASSWORD@HOST:PORT/NUMBER, rediss:// for TLS, or unix://PATH. Needs the
-    extra kbmesh-retriever[redis]."""
+    """Redis, for cache redis: redis://USER:PASSWORD@HOST:PORT/NUMBER, or unix://PATH. rediss:// is by TLS, with
+    ?ssl_ca_certs=PATH, and ssl_certfile and ssl_keyfile where a certificate is to be shown. Needs the extra
+    kbmesh-retriever[redis]."""
     redis_timeout_seconds: float = Field(default=0.02, gt=0, le=5)
     """How long an answer waits for Redis. One that takes longer is a miss, and so is every later one until Redis has
     answered a probe."""
@@ -140,6 +151,32 @@ class RetrieverSettings(ServerSettings):
         if self.cache == "redis" and not self.redis_url.get_secret_value():
             raise ValueError("KBMESH_REDIS_URL is needed where KBMESH_CACHE is redis")
         return self
+
+    @model_validator(mode="after")
+    def _has_both_files(self) -> Self:
+        if (self.qdrant_cert is None) != (self.qdrant_key is None):
+            raise ValueError("KBMESH_QDRANT_CERT and KBMESH_QDRANT_KEY belong together: one of them is unset")
+        return self
+
+    def plaintext_calls(self) -> tuple[str, ...]:
+        """See ServerSettings.plaintext_edges. Never a URL that may hold a password."""
+        edges = [
+            *self.plaintext_targets("chunker_address", "embedder_address", "reranker_address"),
+            *self.plaintext_urls("llm_url"),
+        ]
+        if self.vector_store == "qdrant":
+            edges += self.plaintext_urls("qdrant_url")
+        catalog = urlsplit(self.catalog_database)
+        asked = parse_qs(catalog.query)
+        verified = {*asked.get("sslmode", ()), *asked.get("ssl", ())} & {"require", "verify-ca", "verify-full"}
+        # libpq's host may be a parameter: the folder of a Unix socket.
+        hosts = [host for host in (*asked.get("host", ()), catalog.hostname) if host and not host.startswith("/")]
+        if not catalog.scheme.startswith("sqlite") and not verified and not all(map(is_loopback, hosts)):
+            edges.append("KBMESH_CATALOG_URL without sslmode=verify-full")
+        redis_url = self.redis_url.get_secret_value()
+        if self.cache == "redis" and urlsplit(redis_url).scheme == "redis" and not is_local_url(redis_url):
+            edges.append("KBMESH_REDIS_URL without rediss://")
+        return tuple(edges)
 
     @property
     def catalog_database(self) -> str:

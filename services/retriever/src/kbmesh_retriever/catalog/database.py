@@ -5,13 +5,15 @@ import fcntl
 import os
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from alembic import command
 from alembic.config import Config
 from kbmesh_rpc.errors import DependencyUnavailable
-from sqlalchemy import Connection, Engine, RowMapping, Select, event, make_url
+from sqlalchemy import URL, Connection, Engine, RowMapping, Select, event, make_url
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
@@ -21,6 +23,7 @@ from kbmesh_retriever.catalog.owners import Owners
 from kbmesh_retriever.catalog.sqlite import DRIVER, CatalogSqlite
 
 _DRIVERS = {"sqlite": DRIVER, "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
+_TLS_PARAMETERS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl")
 _BUSY_TIMEOUT_SECONDS = 15
 
 
@@ -51,7 +54,10 @@ class Database:
             self._glances = Glances(self._sqlite_file)
             _prepare_sqlite(self._glances.engine)
         else:
-            self._engine = create_async_engine(parsed, pool_pre_ping=True, isolation_level="READ COMMITTED")
+            parsed, transport = _with_tls(parsed)
+            self._engine = create_async_engine(
+                parsed, pool_pre_ping=True, isolation_level="READ COMMITTED", connect_args=transport
+            )
             self._owners = Owners(self._engine)
             self._reading = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 
@@ -133,6 +139,18 @@ class Database:
             alone = False
         fcntl.flock(self._lock_file, fcntl.LOCK_SH)
         return alone
+
+
+def _with_tls(url: URL) -> tuple[URL, dict[str, Any]]:
+    """The URL without libpq's parameters of TLS, and what makes them work: asyncpg knows them in an address of its own
+    alone, which SQLAlchemy does not give it. It reads the files anew for each connection."""
+    asked = {name: value for name in _TLS_PARAMETERS if isinstance(value := url.query.get(name), str)}
+    if not asked:
+        return url, {}
+    import asyncpg  # type: ignore[import-untyped]  # it ships no py.typed
+
+    connect = partial(asyncpg.connect, f"postgresql://?{urlencode(asked)}")
+    return url.difference_update_query(asked), {"async_creator_fn": connect}
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import grpc
 from kbmesh_rpc.call import optional_call
+from kbmesh_rpc.certificates import Certificates, Pems
 from kbmesh_rpc.channel import SERVICE_CONFIG
 from kbmesh_rpc.errors import (
     DeadlineExceeded,
@@ -76,13 +77,22 @@ class QdrantStore:
 
     def __init__(
         self,
-        client: AsyncQdrantClient,
+        open_client: Callable[[Pems | None], AsyncQdrantClient],
         *,
         timeout_seconds: float,
         expected_points: int = 0,
         filterable_metadata: Collection[str] = (),
+        certificates: Certificates | None = None,
     ) -> None:
-        self._client = client
+        """`open_client` makes a client of what the certificates hold."""
+        self._open_client = open_client
+        # Followers are kept weakly; this holds on to who tells of changes.
+        self._certificates = certificates
+        self._pems = certificates.pems if certificates is not None else None
+        self._client = open_client(self._pems)
+        self._retired: set[asyncio.Task[None]] = set()
+        if certificates is not None:
+            certificates.add(self)
         self._timeout_seconds = timeout_seconds
         self._expected_points = expected_points
         self._metadata_indexes = {metadata_path(name): keyword_index() for name in sorted(set(filterable_metadata))}
@@ -96,47 +106,69 @@ class QdrantStore:
         timeout_seconds: float = 30.0,
         expected_points: int = 0,
         filterable_metadata: Collection[str] = (),
-        root_certificates: bytes | None = None,
-        private_key: bytes | None = None,
-        certificate_chain: bytes | None = None,
+        certificates: Certificates | None = None,
     ) -> Self:
         """A store at `http://host:port` or `https://host:port`, where port is Qdrant's gRPC port (6334 by default).
 
         No connection is made yet. `expected_points` is what a collection is made for where the call does not say;
-        `filterable_metadata` are names of metadata that get a payload index. The certificates are PEM and used with
-        https: the authorities that may sign the server's, and this client's own for mutual TLS. Raises ValueError for
-        a URL that is none.
+        `filterable_metadata` are names of metadata that get a payload index. The certificates are used with https: the
+        authorities that may sign the server's, and this client's own for mutual TLS; without them the public ones may,
+        and none is shown. Raises ValueError for a URL that is none.
         """
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/"):
             raise ValueError(f"{url!r} is not http://host:port or https://host:port")
-        certificates = {
-            "root_certificates": root_certificates,
-            "private_key": private_key,
-            "certificate_chain": certificate_chain,
-        }
-        client = AsyncQdrantClient(
-            host=parts.hostname,
-            grpc_port=parts.port or _DEFAULT_GRPC_PORT,
-            https=parts.scheme == "https",
-            prefer_grpc=True,
-            api_key=api_key,
-            # Only an upper bound: every call is cut off by its own timeout.
-            timeout=math.ceil(timeout_seconds),
-            # Asks over HTTP, which kbmesh-edge does not speak.
-            check_compatibility=False,
-            grpc_options={
-                # Every call here can be repeated: points are written by id and deleted by what they are.
-                "grpc.service_config": json.dumps(SERVICE_CONFIG),
-                **{name: value for name, value in certificates.items() if value is not None},
-            },
-        )
+
+        def open_client(pems: Pems | None) -> AsyncQdrantClient:
+            files = (
+                {}
+                if pems is None
+                else {
+                    "root_certificates": pems.authorities,
+                    "private_key": pems.key,
+                    "certificate_chain": pems.certificate,
+                }
+            )
+            return AsyncQdrantClient(
+                host=parts.hostname,
+                grpc_port=parts.port or _DEFAULT_GRPC_PORT,
+                https=parts.scheme == "https",
+                prefer_grpc=True,
+                api_key=api_key,
+                # Only an upper bound: every call is cut off by its own timeout.
+                timeout=math.ceil(timeout_seconds),
+                # Asks over HTTP, which kbmesh-edge does not speak.
+                check_compatibility=False,
+                grpc_options={
+                    # Every call here can be repeated: points are written by id and deleted by what they are.
+                    "grpc.service_config": json.dumps(SERVICE_CONFIG),
+                    **{name: value for name, value in files.items() if value is not None},
+                },
+            )
+
         return cls(
-            client,
+            open_client,
             timeout_seconds=timeout_seconds,
             expected_points=expected_points,
             filterable_metadata=filterable_metadata,
+            certificates=certificates,
         )
+
+    async def follow(self, pems: Pems) -> None:
+        """Goes on with other certificates. Calls that are in flight end with those before."""
+        if pems is self._pems:
+            return
+        old, self._client, self._pems = self._client, self._open_client(pems), pems
+        task = asyncio.create_task(self._close_later(old))
+        self._retired.add(task)
+        task.add_done_callback(self._retired.discard)
+
+    async def _close_later(self, client: AsyncQdrantClient) -> None:
+        try:
+            # No call takes longer.
+            await asyncio.sleep(self._timeout_seconds + 1)
+        finally:
+            await client.close()
 
     async def ensure_collection(
         self,
@@ -313,6 +345,9 @@ class QdrantStore:
         await self._call(lambda _: self._client.info())
 
     async def close(self) -> None:
+        for task in self._retired:
+            task.cancel()
+        await asyncio.gather(*self._retired, return_exceptions=True)
         await self._client.close()
 
     async def _scroll(

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from importlib.metadata import entry_points
 
+from kbmesh_rpc.certificates import CertificateFiles, Certificates, certificates_at
+
 from kbmesh_retriever.settings import RetrieverSettings
 from kbmesh_retriever.stores.pinecone import PineconeStore
 from kbmesh_retriever.stores.port import VectorStore
@@ -22,7 +24,13 @@ def _qdrant(settings: RetrieverSettings) -> VectorStore:
         timeout_seconds=settings.qdrant_timeout_seconds,
         expected_points=settings.qdrant_expected_points,
         filterable_metadata=[name.strip() for name in settings.qdrant_filterable_metadata.split(",") if name.strip()],
+        certificates=_qdrant_certificates(settings),
     )
+
+
+def _qdrant_certificates(settings: RetrieverSettings) -> Certificates | None:
+    files = CertificateFiles(certificate=settings.qdrant_cert, key=settings.qdrant_key, authorities=settings.qdrant_ca)
+    return certificates_at(files) if files.certificate or files.authorities else None
 
 
 def _pinecone(settings: RetrieverSettings) -> VectorStore:
