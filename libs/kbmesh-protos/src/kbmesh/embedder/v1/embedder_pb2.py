@@ -25,47 +25,47 @@ _sym_db = _symbol_database.Default()
 from kbmesh.errors.v1 import errors_pb2 as kbmesh_dot_errors_dot_v1_dot_errors__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!kbmesh/embedder/v1/embedder.proto\x12\x12kbmesh.embedder.v1\x1a\x1dkbmesh/errors/v1/errors.proto\"}\n\x0bVectorBatch\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12.\n\x08\x65ncoding\x18\x02 \x01(\x0e\x32\x1c.kbmesh.embedder.v1.Encoding\x12\r\n\x05\x63ount\x18\x03 \x01(\r\x12\x11\n\tdimension\x18\x04 \x01(\r\x12\x0e\n\x06scales\x18\x05 \x03(\x02\"h\n\x07Receipt\x12\x0e\n\x06tokens\x18\x01 \x01(\r\x12\x12\n\ntokens_cut\x18\x02 \x01(\r\x12/\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x1b.kbmesh.errors.v1.ItemErrorH\x00\x88\x01\x01\x42\x08\n\x06_error\"B\n\x07Timings\x12\x10\n\x08queue_ms\x18\x01 \x01(\x01\x12\x13\n\x0btokenize_ms\x18\x02 \x01(\x01\x12\x10\n\x08infer_ms\x18\x03 \x01(\x01\"\xb9\x02\n\x0c\x45mbedRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\r\n\x05texts\x18\x02 \x03(\t\x12\x31\n\ninput_type\x18\x03 \x01(\x0e\x32\x1d.kbmesh.embedder.v1.InputType\x12\x32\n\ntruncation\x18\x04 \x01(\x0e\x32\x1e.kbmesh.embedder.v1.Truncation\x12\x17\n\ndimensions\x18\x05 \x01(\rH\x00\x88\x01\x01\x12.\n\x08priority\x18\x06 \x01(\x0e\x32\x1c.kbmesh.embedder.v1.Priority\x12.\n\x08\x65ncoding\x18\x07 \x01(\x0e\x32\x1c.kbmesh.embedder.v1.Encoding\x12\x1c\n\x14\x65xpected_fingerprint\x18\x08 \x01(\tB\r\n\x0b_dimensions\"\xc8\x01\n\rEmbedResponse\x12\x30\n\x07vectors\x18\x01 \x01(\x0b\x32\x1f.kbmesh.embedder.v1.VectorBatch\x12-\n\x08receipts\x18\x02 \x03(\x0b\x32\x1b.kbmesh.embedder.v1.Receipt\x12\r\n\x05model\x18\x03 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x04 \x01(\t\x12,\n\x07timings\x18\x05 \x01(\x0b\x32\x1b.kbmesh.embedder.v1.Timings\"Y\n\x12\x45mbedStreamRequest\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x31\n\x07request\x18\x02 \x01(\x0b\x32 .kbmesh.embedder.v1.EmbedRequest\"\x97\x01\n\x13\x45mbedStreamResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x35\n\x08response\x18\x02 \x01(\x0b\x32!.kbmesh.embedder.v1.EmbedResponseH\x00\x12,\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x1b.kbmesh.errors.v1.ItemErrorH\x00\x42\t\n\x07outcome\"\x13\n\x11ListModelsRequest\"\xb5\x02\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x02 \x01(\t\x12\x11\n\tdimension\x18\x03 \x01(\r\x12\x12\n\nmax_tokens\x18\x04 \x01(\r\x12\x0f\n\x07pooling\x18\x05 \x01(\t\x12\x12\n\nnormalized\x18\x06 \x01(\x08\x12\x1d\n\x15matryoshka_dimensions\x18\x07 \x03(\r\x12\x14\n\x0cquery_prefix\x18\x08 \x01(\t\x12\x17\n\x0f\x64ocument_prefix\x18\t \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\n \x01(\t\x12\x11\n\tprecision\x18\x0b \x01(\t\x12\x0f\n\x07\x62\x61\x63kend\x18\x0c \x01(\t\x12\r\n\x05ready\x18\r \x01(\x08\x12\x18\n\x10not_ready_reason\x18\x0e \x01(\t\x12\x12\n\nis_default\x18\x0f \x01(\x08\"?\n\x12ListModelsResponse\x12)\n\x06models\x18\x01 \x03(\x0b\x32\x19.kbmesh.embedder.v1.Model\"}\n\x12\x43ountTokensRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\r\n\x05texts\x18\x02 \x03(\t\x12\x31\n\ninput_type\x18\x03 \x01(\x0e\x32\x1d.kbmesh.embedder.v1.InputType\x12\x16\n\x0ereturn_offsets\x18\x04 \x01(\x08\"u\n\nTokenCount\x12\x0e\n\x06tokens\x18\x01 \x01(\r\x12\x0e\n\x06starts\x18\x02 \x03(\r\x12\x0c\n\x04\x65nds\x18\x03 \x03(\r\x12/\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x1b.kbmesh.errors.v1.ItemErrorH\x00\x88\x01\x01\x42\x08\n\x06_error\"t\n\x13\x43ountTokensResponse\x12.\n\x06\x63ounts\x18\x01 \x03(\x0b\x32\x1e.kbmesh.embedder.v1.TokenCount\x12\x12\n\nmax_tokens\x18\x02 \x01(\r\x12\x19\n\x11model_fingerprint\x18\x03 \x01(\t*V\n\tInputType\x12\x1a\n\x16INPUT_TYPE_UNSPECIFIED\x10\x00\x12\x14\n\x10INPUT_TYPE_QUERY\x10\x01\x12\x17\n\x13INPUT_TYPE_DOCUMENT\x10\x02*g\n\nTruncation\x12\x1a\n\x16TRUNCATION_UNSPECIFIED\x10\x00\x12\x12\n\x0eTRUNCATION_END\x10\x01\x12\x14\n\x10TRUNCATION_START\x10\x02\x12\x13\n\x0fTRUNCATION_NONE\x10\x03*Q\n\x08Priority\x12\x18\n\x14PRIORITY_UNSPECIFIED\x10\x00\x12\x18\n\x14PRIORITY_INTERACTIVE\x10\x01\x12\x11\n\rPRIORITY_BULK\x10\x02*c\n\x08\x45ncoding\x12\x18\n\x14\x45NCODING_UNSPECIFIED\x10\x00\x12\x14\n\x10\x45NCODING_FLOAT32\x10\x01\x12\x14\n\x10\x45NCODING_FLOAT16\x10\x02\x12\x11\n\rENCODING_INT8\x10\x03\x32\x80\x03\n\x0f\x45mbedderService\x12L\n\x05\x45mbed\x12 .kbmesh.embedder.v1.EmbedRequest\x1a!.kbmesh.embedder.v1.EmbedResponse\x12\x62\n\x0b\x45mbedStream\x12&.kbmesh.embedder.v1.EmbedStreamRequest\x1a\'.kbmesh.embedder.v1.EmbedStreamResponse(\x01\x30\x01\x12[\n\nListModels\x12%.kbmesh.embedder.v1.ListModelsRequest\x1a&.kbmesh.embedder.v1.ListModelsResponse\x12^\n\x0b\x43ountTokens\x12&.kbmesh.embedder.v1.CountTokensRequest\x1a\'.kbmesh.embedder.v1.CountTokensResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!kbmesh/embedder/v1/embedder.proto\x12\x12kbmesh.embedder.v1\x1a\x1dkbmesh/errors/v1/errors.proto\"}\n\x0bVectorBatch\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12.\n\x08\x65ncoding\x18\x02 \x01(\x0e\x32\x1c.kbmesh.embedder.v1.Encoding\x12\r\n\x05\x63ount\x18\x03 \x01(\r\x12\x11\n\tdimension\x18\x04 \x01(\r\x12\x0e\n\x06scales\x18\x05 \x03(\x02\"\x82\x01\n\x07Receipt\x12\x0e\n\x06tokens\x18\x01 \x01(\r\x12\x12\n\ntokens_cut\x18\x02 \x01(\r\x12/\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x1b.kbmesh.errors.v1.ItemErrorH\x00\x88\x01\x01\x12\x18\n\x10tokens_estimated\x18\x04 \x01(\x08\x42\x08\n\x06_error\"B\n\x07Timings\x12\x10\n\x08queue_ms\x18\x01 \x01(\x01\x12\x13\n\x0btokenize_ms\x18\x02 \x01(\x01\x12\x10\n\x08infer_ms\x18\x03 \x01(\x01\"\xb9\x02\n\x0c\x45mbedRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\r\n\x05texts\x18\x02 \x03(\t\x12\x31\n\ninput_type\x18\x03 \x01(\x0e\x32\x1d.kbmesh.embedder.v1.InputType\x12\x32\n\ntruncation\x18\x04 \x01(\x0e\x32\x1e.kbmesh.embedder.v1.Truncation\x12\x17\n\ndimensions\x18\x05 \x01(\rH\x00\x88\x01\x01\x12.\n\x08priority\x18\x06 \x01(\x0e\x32\x1c.kbmesh.embedder.v1.Priority\x12.\n\x08\x65ncoding\x18\x07 \x01(\x0e\x32\x1c.kbmesh.embedder.v1.Encoding\x12\x1c\n\x14\x65xpected_fingerprint\x18\x08 \x01(\tB\r\n\x0b_dimensions\"\xc8\x01\n\rEmbedResponse\x12\x30\n\x07vectors\x18\x01 \x01(\x0b\x32\x1f.kbmesh.embedder.v1.VectorBatch\x12-\n\x08receipts\x18\x02 \x03(\x0b\x32\x1b.kbmesh.embedder.v1.Receipt\x12\r\n\x05model\x18\x03 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x04 \x01(\t\x12,\n\x07timings\x18\x05 \x01(\x0b\x32\x1b.kbmesh.embedder.v1.Timings\"Y\n\x12\x45mbedStreamRequest\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x31\n\x07request\x18\x02 \x01(\x0b\x32 .kbmesh.embedder.v1.EmbedRequest\"\x97\x01\n\x13\x45mbedStreamResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x35\n\x08response\x18\x02 \x01(\x0b\x32!.kbmesh.embedder.v1.EmbedResponseH\x00\x12,\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x1b.kbmesh.errors.v1.ItemErrorH\x00\x42\t\n\x07outcome\"\x13\n\x11ListModelsRequest\"\xb5\x02\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x02 \x01(\t\x12\x11\n\tdimension\x18\x03 \x01(\r\x12\x12\n\nmax_tokens\x18\x04 \x01(\r\x12\x0f\n\x07pooling\x18\x05 \x01(\t\x12\x12\n\nnormalized\x18\x06 \x01(\x08\x12\x1d\n\x15matryoshka_dimensions\x18\x07 \x03(\r\x12\x14\n\x0cquery_prefix\x18\x08 \x01(\t\x12\x17\n\x0f\x64ocument_prefix\x18\t \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\n \x01(\t\x12\x11\n\tprecision\x18\x0b \x01(\t\x12\x0f\n\x07\x62\x61\x63kend\x18\x0c \x01(\t\x12\r\n\x05ready\x18\r \x01(\x08\x12\x18\n\x10not_ready_reason\x18\x0e \x01(\t\x12\x12\n\nis_default\x18\x0f \x01(\x08\"?\n\x12ListModelsResponse\x12)\n\x06models\x18\x01 \x03(\x0b\x32\x19.kbmesh.embedder.v1.Model\"}\n\x12\x43ountTokensRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\r\n\x05texts\x18\x02 \x03(\t\x12\x31\n\ninput_type\x18\x03 \x01(\x0e\x32\x1d.kbmesh.embedder.v1.InputType\x12\x16\n\x0ereturn_offsets\x18\x04 \x01(\x08\"\x88\x01\n\nTokenCount\x12\x0e\n\x06tokens\x18\x01 \x01(\r\x12\x0e\n\x06starts\x18\x02 \x03(\r\x12\x0c\n\x04\x65nds\x18\x03 \x03(\r\x12/\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x1b.kbmesh.errors.v1.ItemErrorH\x00\x88\x01\x01\x12\x11\n\testimated\x18\x05 \x01(\x08\x42\x08\n\x06_error\"t\n\x13\x43ountTokensResponse\x12.\n\x06\x63ounts\x18\x01 \x03(\x0b\x32\x1e.kbmesh.embedder.v1.TokenCount\x12\x12\n\nmax_tokens\x18\x02 \x01(\r\x12\x19\n\x11model_fingerprint\x18\x03 \x01(\t*V\n\tInputType\x12\x1a\n\x16INPUT_TYPE_UNSPECIFIED\x10\x00\x12\x14\n\x10INPUT_TYPE_QUERY\x10\x01\x12\x17\n\x13INPUT_TYPE_DOCUMENT\x10\x02*g\n\nTruncation\x12\x1a\n\x16TRUNCATION_UNSPECIFIED\x10\x00\x12\x12\n\x0eTRUNCATION_END\x10\x01\x12\x14\n\x10TRUNCATION_START\x10\x02\x12\x13\n\x0fTRUNCATION_NONE\x10\x03*Q\n\x08Priority\x12\x18\n\x14PRIORITY_UNSPECIFIED\x10\x00\x12\x18\n\x14PRIORITY_INTERACTIVE\x10\x01\x12\x11\n\rPRIORITY_BULK\x10\x02*c\n\x08\x45ncoding\x12\x18\n\x14\x45NCODING_UNSPECIFIED\x10\x00\x12\x14\n\x10\x45NCODING_FLOAT32\x10\x01\x12\x14\n\x10\x45NCODING_FLOAT16\x10\x02\x12\x11\n\rENCODING_INT8\x10\x03\x32\x80\x03\n\x0f\x45mbedderService\x12L\n\x05\x45mbed\x12 .kbmesh.embedder.v1.EmbedRequest\x1a!.kbmesh.embedder.v1.EmbedResponse\x12\x62\n\x0b\x45mbedStream\x12&.kbmesh.embedder.v1.EmbedStreamRequest\x1a\'.kbmesh.embedder.v1.EmbedStreamResponse(\x01\x30\x01\x12[\n\nListModels\x12%.kbmesh.embedder.v1.ListModelsRequest\x1a&.kbmesh.embedder.v1.ListModelsResponse\x12^\n\x0b\x43ountTokens\x12&.kbmesh.embedder.v1.CountTokensRequest\x1a\'.kbmesh.embedder.v1.CountTokensResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'kbmesh.embedder.v1.embedder_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_INPUTTYPE']._serialized_start=1915
-  _globals['_INPUTTYPE']._serialized_end=2001
-  _globals['_TRUNCATION']._serialized_start=2003
-  _globals['_TRUNCATION']._serialized_end=2106
-  _globals['_PRIORITY']._serialized_start=2108
-  _globals['_PRIORITY']._serialized_end=2189
-  _globals['_ENCODING']._serialized_start=2191
-  _globals['_ENCODING']._serialized_end=2290
+  _globals['_INPUTTYPE']._serialized_start=1962
+  _globals['_INPUTTYPE']._serialized_end=2048
+  _globals['_TRUNCATION']._serialized_start=2050
+  _globals['_TRUNCATION']._serialized_end=2153
+  _globals['_PRIORITY']._serialized_start=2155
+  _globals['_PRIORITY']._serialized_end=2236
+  _globals['_ENCODING']._serialized_start=2238
+  _globals['_ENCODING']._serialized_end=2337
   _globals['_VECTORBATCH']._serialized_start=88
   _globals['_VECTORBATCH']._serialized_end=213
-  _globals['_RECEIPT']._serialized_start=215
-  _globals['_RECEIPT']._serialized_end=319
-  _globals['_TIMINGS']._serialized_start=321
-  _globals['_TIMINGS']._serialized_end=387
-  _globals['_EMBEDREQUEST']._serialized_start=390
-  _globals['_EMBEDREQUEST']._serialized_end=703
-  _globals['_EMBEDRESPONSE']._serialized_start=706
-  _globals['_EMBEDRESPONSE']._serialized_end=906
-  _globals['_EMBEDSTREAMREQUEST']._serialized_start=908
-  _globals['_EMBEDSTREAMREQUEST']._serialized_end=997
-  _globals['_EMBEDSTREAMRESPONSE']._serialized_start=1000
-  _globals['_EMBEDSTREAMRESPONSE']._serialized_end=1151
-  _globals['_LISTMODELSREQUEST']._serialized_start=1153
-  _globals['_LISTMODELSREQUEST']._serialized_end=1172
-  _globals['_MODEL']._serialized_start=1175
-  _globals['_MODEL']._serialized_end=1484
-  _globals['_LISTMODELSRESPONSE']._serialized_start=1486
-  _globals['_LISTMODELSRESPONSE']._serialized_end=1549
-  _globals['_COUNTTOKENSREQUEST']._serialized_start=1551
-  _globals['_COUNTTOKENSREQUEST']._serialized_end=1676
-  _globals['_TOKENCOUNT']._serialized_start=1678
-  _globals['_TOKENCOUNT']._serialized_end=1795
-  _globals['_COUNTTOKENSRESPONSE']._serialized_start=1797
-  _globals['_COUNTTOKENSRESPONSE']._serialized_end=1913
-  _globals['_EMBEDDERSERVICE']._serialized_start=2293
-  _globals['_EMBEDDERSERVICE']._serialized_end=2677
+  _globals['_RECEIPT']._serialized_start=216
+  _globals['_RECEIPT']._serialized_end=346
+  _globals['_TIMINGS']._serialized_start=348
+  _globals['_TIMINGS']._serialized_end=414
+  _globals['_EMBEDREQUEST']._serialized_start=417
+  _globals['_EMBEDREQUEST']._serialized_end=730
+  _globals['_EMBEDRESPONSE']._serialized_start=733
+  _globals['_EMBEDRESPONSE']._serialized_end=933
+  _globals['_EMBEDSTREAMREQUEST']._serialized_start=935
+  _globals['_EMBEDSTREAMREQUEST']._serialized_end=1024
+  _globals['_EMBEDSTREAMRESPONSE']._serialized_start=1027
+  _globals['_EMBEDSTREAMRESPONSE']._serialized_end=1178
+  _globals['_LISTMODELSREQUEST']._serialized_start=1180
+  _globals['_LISTMODELSREQUEST']._serialized_end=1199
+  _globals['_MODEL']._serialized_start=1202
+  _globals['_MODEL']._serialized_end=1511
+  _globals['_LISTMODELSRESPONSE']._serialized_start=1513
+  _globals['_LISTMODELSRESPONSE']._serialized_end=1576
+  _globals['_COUNTTOKENSREQUEST']._serialized_start=1578
+  _globals['_COUNTTOKENSREQUEST']._serialized_end=1703
+  _globals['_TOKENCOUNT']._serialized_start=1706
+  _globals['_TOKENCOUNT']._serialized_end=1842
+  _globals['_COUNTTOKENSRESPONSE']._serialized_start=1844
+  _globals['_COUNTTOKENSRESPONSE']._serialized_end=1960
+  _globals['_EMBEDDERSERVICE']._serialized_start=2340
+  _globals['_EMBEDDERSERVICE']._serialized_end=2724
 # @@protoc_insertion_point(module_scope)

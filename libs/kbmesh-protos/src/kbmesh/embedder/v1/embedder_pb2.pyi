@@ -173,10 +173,13 @@ class Receipt(_message.Message):
     TOKENS_FIELD_NUMBER: _builtins.int
     TOKENS_CUT_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    TOKENS_ESTIMATED_FIELD_NUMBER: _builtins.int
     tokens: _builtins.int
     """Tokens that the model read, special ones included."""
     tokens_cut: _builtins.int
     """Tokens that were cut off."""
+    tokens_estimated: _builtins.bool
+    """Whether `tokens` and `tokens_cut` are estimates: the model runs at a vendor's, who does not tell them for each text."""
     @_builtins.property
     def error(self) -> _errors_pb2.ItemError:
         """Why there is no vector. Absent where there is one."""
@@ -187,10 +190,11 @@ class Receipt(_message.Message):
         tokens: _builtins.int = ...,
         tokens_cut: _builtins.int = ...,
         error: _errors_pb2.ItemError | None = ...,
+        tokens_estimated: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_error", b"_error", "error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_error", b"_error", "error", b"error", "tokens", b"tokens", "tokens_cut", b"tokens_cut"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_error", b"_error", "error", b"error", "tokens", b"tokens", "tokens_cut", b"tokens_cut", "tokens_estimated", b"tokens_estimated"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__error: _TypeAlias = _typing.Literal["error"]  # noqa: Y015
     _WhichOneofArgType__error: _TypeAlias = _typing.Literal["_error", b"_error"]  # noqa: Y015
@@ -437,7 +441,7 @@ class Model(_message.Message):
     max_tokens: _builtins.int
     """Tokens it reads at most, special ones included."""
     pooling: _builtins.str
-    """"mean", "cls" or "last"."""
+    """"mean", "cls" or "last"; "unknown" at a vendor's."""
     normalized: _builtins.bool
     """Whether vectors have unit length."""
     query_prefix: _builtins.str
@@ -445,9 +449,9 @@ class Model(_message.Message):
     document_prefix: _builtins.str
     """Put before a passage."""
     device: _builtins.str
-    """Device in use, read from the session: "cpu", "cuda:0 (NVIDIA H200)"."""
+    """Device in use, read from the session: "cpu", "cuda:0 (NVIDIA H200)"; "remote" at a vendor's."""
     precision: _builtins.str
-    """Precision in use: "fp32", "fp16", "int8"."""
+    """Precision in use: "fp32", "fp16", "int8"; "unknown" at a vendor's."""
     backend: _builtins.str
     """"onnx", or the name of a remote provider."""
     ready: _builtins.bool
@@ -557,8 +561,11 @@ class TokenCount(_message.Message):
     STARTS_FIELD_NUMBER: _builtins.int
     ENDS_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    ESTIMATED_FIELD_NUMBER: _builtins.int
     tokens: _builtins.int
     """Tokens without truncation, special ones and prefix included."""
+    estimated: _builtins.bool
+    """Whether the count and the places are estimates: the model runs at a vendor's, and its tokenizer is not at hand."""
     @_builtins.property
     def starts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """First code point of each token of the text itself, where offsets were asked for."""
@@ -578,10 +585,11 @@ class TokenCount(_message.Message):
         starts: _abc.Iterable[_builtins.int] | None = ...,
         ends: _abc.Iterable[_builtins.int] | None = ...,
         error: _errors_pb2.ItemError | None = ...,
+        estimated: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_error", b"_error", "error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_error", b"_error", "ends", b"ends", "error", b"error", "starts", b"starts", "tokens", b"tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_error", b"_error", "ends", b"ends", "error", b"error", "estimated", b"estimated", "starts", b"starts", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__error: _TypeAlias = _typing.Literal["error"]  # noqa: Y015
     _WhichOneofArgType__error: _TypeAlias = _typing.Literal["_error", b"_error"]  # noqa: Y015

@@ -76,7 +76,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     replica will answer. No metadata.
     """
     ERROR_REASON_DEPENDENCY_UNAVAILABLE: _ErrorReason.ValueType  # 18
-    """UNAVAILABLE, and per item. A service or store that the call needs did not answer. Metadata: `dependency`."""
+    """UNAVAILABLE, and per item. A service or store that the call needs did not answer; google.rpc.RetryInfo tells when to
+    come back, where that is known. Metadata: `dependency`, and for a model that runs at a vendor's `cause`:
+    "credentials", "not_found", "quota", "rate_limit", "overloaded", "timeout" or "unreachable".
+    """
     ERROR_REASON_DEPENDENCY_INVALID_RESPONSE: _ErrorReason.ValueType  # 19
     """INTERNAL, and per item. A service or store that the call needs answered with something that cannot be used,
     such as fewer vectors than texts. Metadata: `dependency`.
@@ -178,7 +181,10 @@ ERROR_REASON_SHUTTING_DOWN: ErrorReason.ValueType  # 17
 replica will answer. No metadata.
 """
 ERROR_REASON_DEPENDENCY_UNAVAILABLE: ErrorReason.ValueType  # 18
-"""UNAVAILABLE, and per item. A service or store that the call needs did not answer. Metadata: `dependency`."""
+"""UNAVAILABLE, and per item. A service or store that the call needs did not answer; google.rpc.RetryInfo tells when to
+come back, where that is known. Metadata: `dependency`, and for a model that runs at a vendor's `cause`:
+"credentials", "not_found", "quota", "rate_limit", "overloaded", "timeout" or "unreachable".
+"""
 ERROR_REASON_DEPENDENCY_INVALID_RESPONSE: ErrorReason.ValueType  # 19
 """INTERNAL, and per item. A service or store that the call needs answered with something that cannot be used,
 such as fewer vectors than texts. Metadata: `dependency`.
@@ -259,7 +265,9 @@ class ItemError(_message.Message):
     message: _builtins.str
     """Why, for a person. Holds no text of the item."""
     retry_after_ms: _builtins.int
-    """When to come back, in milliseconds. Present where the reason is QUEUE_FULL, as google.rpc.RetryInfo is for a call."""
+    """When to come back, in milliseconds. Present where the reason is QUEUE_FULL, and where a vendor tells it; as
+    google.rpc.RetryInfo is for a call.
+    """
     @_builtins.property
     def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """The keys that the reason's comment names."""

@@ -25,35 +25,35 @@ _sym_db = _symbol_database.Default()
 from kbmesh.errors.v1 import errors_pb2 as kbmesh_dot_errors_dot_v1_dot_errors__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!kbmesh/reranker/v1/reranker.proto\x12\x12kbmesh.reranker.v1\x1a\x1dkbmesh/errors/v1/errors.proto\"\xec\x01\n\rRerankRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\r\n\x05query\x18\x02 \x01(\t\x12\x11\n\tdocuments\x18\x03 \x03(\t\x12\x12\n\x05top_n\x18\x04 \x01(\rH\x00\x88\x01\x01\x12.\n\x08priority\x18\x05 \x01(\x0e\x32\x1c.kbmesh.reranker.v1.Priority\x12\x32\n\ntruncation\x18\x06 \x01(\x0e\x32\x1e.kbmesh.reranker.v1.Truncation\x12\x18\n\x0bmax_windows\x18\x07 \x01(\rH\x01\x88\x01\x01\x42\x08\n\x06_top_nB\x0e\n\x0c_max_windows\">\n\x07Receipt\x12\x0e\n\x06tokens\x18\x01 \x01(\r\x12\x12\n\ntokens_cut\x18\x02 \x01(\r\x12\x0f\n\x07windows\x18\x03 \x01(\r\"\xea\x01\n\x06Result\x12\r\n\x05index\x18\x01 \x01(\r\x12\x12\n\x05logit\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x18\n\x0bprobability\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12\x14\n\x07max_sim\x18\x04 \x01(\x01H\x02\x88\x01\x01\x12,\n\x07receipt\x18\x05 \x01(\x0b\x32\x1b.kbmesh.reranker.v1.Receipt\x12/\n\x05\x65rror\x18\x06 \x01(\x0b\x32\x1b.kbmesh.errors.v1.ItemErrorH\x03\x88\x01\x01\x42\x08\n\x06_logitB\x0e\n\x0c_probabilityB\n\n\x08_max_simB\x08\n\x06_error\"B\n\x07Timings\x12\x10\n\x08queue_ms\x18\x01 \x01(\x01\x12\x13\n\x0btokenize_ms\x18\x02 \x01(\x01\x12\x10\n\x08infer_ms\x18\x03 \x01(\x01\"\xdb\x01\n\x0eRerankResponse\x12+\n\x07results\x18\x01 \x03(\x0b\x32\x1a.kbmesh.reranker.v1.Result\x12*\n\x06method\x18\x02 \x01(\x0e\x32\x1a.kbmesh.reranker.v1.Method\x12\r\n\x05model\x18\x03 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x04 \x01(\t\x12,\n\x07timings\x18\x05 \x01(\x0b\x32\x1b.kbmesh.reranker.v1.Timings\x12\x18\n\x10query_tokens_cut\x18\x06 \x01(\r\"\x13\n\x11ListModelsRequest\"\xdb\x01\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x02 \x01(\t\x12*\n\x06method\x18\x03 \x01(\x0e\x32\x1a.kbmesh.reranker.v1.Method\x12\x12\n\nmax_tokens\x18\x04 \x01(\r\x12\x0e\n\x06\x64\x65vice\x18\x05 \x01(\t\x12\x11\n\tprecision\x18\x06 \x01(\t\x12\x0f\n\x07\x62\x61\x63kend\x18\x07 \x01(\t\x12\r\n\x05ready\x18\x08 \x01(\x08\x12\x18\n\x10not_ready_reason\x18\t \x01(\t\x12\x12\n\nis_default\x18\n \x01(\x08\"?\n\x12ListModelsResponse\x12)\n\x06models\x18\x01 \x03(\x0b\x32\x19.kbmesh.reranker.v1.Model*W\n\x06Method\x12\x16\n\x12METHOD_UNSPECIFIED\x10\x00\x12\x18\n\x14METHOD_CROSS_ENCODER\x10\x01\x12\x1b\n\x17METHOD_LATE_INTERACTION\x10\x02*Q\n\x08Priority\x12\x18\n\x14PRIORITY_UNSPECIFIED\x10\x00\x12\x18\n\x14PRIORITY_INTERACTIVE\x10\x01\x12\x11\n\rPRIORITY_BULK\x10\x02*Q\n\nTruncation\x12\x1a\n\x16TRUNCATION_UNSPECIFIED\x10\x00\x12\x12\n\x0eTRUNCATION_END\x10\x01\x12\x13\n\x0fTRUNCATION_NONE\x10\x02\x32\xbf\x01\n\x0fRerankerService\x12O\n\x06Rerank\x12!.kbmesh.reranker.v1.RerankRequest\x1a\".kbmesh.reranker.v1.RerankResponse\x12[\n\nListModels\x12%.kbmesh.reranker.v1.ListModelsRequest\x1a&.kbmesh.reranker.v1.ListModelsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!kbmesh/reranker/v1/reranker.proto\x12\x12kbmesh.reranker.v1\x1a\x1dkbmesh/errors/v1/errors.proto\"\xec\x01\n\rRerankRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\r\n\x05query\x18\x02 \x01(\t\x12\x11\n\tdocuments\x18\x03 \x03(\t\x12\x12\n\x05top_n\x18\x04 \x01(\rH\x00\x88\x01\x01\x12.\n\x08priority\x18\x05 \x01(\x0e\x32\x1c.kbmesh.reranker.v1.Priority\x12\x32\n\ntruncation\x18\x06 \x01(\x0e\x32\x1e.kbmesh.reranker.v1.Truncation\x12\x18\n\x0bmax_windows\x18\x07 \x01(\rH\x01\x88\x01\x01\x42\x08\n\x06_top_nB\x0e\n\x0c_max_windows\"X\n\x07Receipt\x12\x0e\n\x06tokens\x18\x01 \x01(\r\x12\x12\n\ntokens_cut\x18\x02 \x01(\r\x12\x0f\n\x07windows\x18\x03 \x01(\r\x12\x18\n\x10tokens_estimated\x18\x04 \x01(\x08\"\xea\x01\n\x06Result\x12\r\n\x05index\x18\x01 \x01(\r\x12\x12\n\x05logit\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x18\n\x0bprobability\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12\x14\n\x07max_sim\x18\x04 \x01(\x01H\x02\x88\x01\x01\x12,\n\x07receipt\x18\x05 \x01(\x0b\x32\x1b.kbmesh.reranker.v1.Receipt\x12/\n\x05\x65rror\x18\x06 \x01(\x0b\x32\x1b.kbmesh.errors.v1.ItemErrorH\x03\x88\x01\x01\x42\x08\n\x06_logitB\x0e\n\x0c_probabilityB\n\n\x08_max_simB\x08\n\x06_error\"B\n\x07Timings\x12\x10\n\x08queue_ms\x18\x01 \x01(\x01\x12\x13\n\x0btokenize_ms\x18\x02 \x01(\x01\x12\x10\n\x08infer_ms\x18\x03 \x01(\x01\"\xdb\x01\n\x0eRerankResponse\x12+\n\x07results\x18\x01 \x03(\x0b\x32\x1a.kbmesh.reranker.v1.Result\x12*\n\x06method\x18\x02 \x01(\x0e\x32\x1a.kbmesh.reranker.v1.Method\x12\r\n\x05model\x18\x03 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x04 \x01(\t\x12,\n\x07timings\x18\x05 \x01(\x0b\x32\x1b.kbmesh.reranker.v1.Timings\x12\x18\n\x10query_tokens_cut\x18\x06 \x01(\r\"\x13\n\x11ListModelsRequest\"\xdb\x01\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x02 \x01(\t\x12*\n\x06method\x18\x03 \x01(\x0e\x32\x1a.kbmesh.reranker.v1.Method\x12\x12\n\nmax_tokens\x18\x04 \x01(\r\x12\x0e\n\x06\x64\x65vice\x18\x05 \x01(\t\x12\x11\n\tprecision\x18\x06 \x01(\t\x12\x0f\n\x07\x62\x61\x63kend\x18\x07 \x01(\t\x12\r\n\x05ready\x18\x08 \x01(\x08\x12\x18\n\x10not_ready_reason\x18\t \x01(\t\x12\x12\n\nis_default\x18\n \x01(\x08\"?\n\x12ListModelsResponse\x12)\n\x06models\x18\x01 \x03(\x0b\x32\x19.kbmesh.reranker.v1.Model*W\n\x06Method\x12\x16\n\x12METHOD_UNSPECIFIED\x10\x00\x12\x18\n\x14METHOD_CROSS_ENCODER\x10\x01\x12\x1b\n\x17METHOD_LATE_INTERACTION\x10\x02*Q\n\x08Priority\x12\x18\n\x14PRIORITY_UNSPECIFIED\x10\x00\x12\x18\n\x14PRIORITY_INTERACTIVE\x10\x01\x12\x11\n\rPRIORITY_BULK\x10\x02*Q\n\nTruncation\x12\x1a\n\x16TRUNCATION_UNSPECIFIED\x10\x00\x12\x12\n\x0eTRUNCATION_END\x10\x01\x12\x13\n\x0fTRUNCATION_NONE\x10\x02\x32\xbf\x01\n\x0fRerankerService\x12O\n\x06Rerank\x12!.kbmesh.reranker.v1.RerankRequest\x1a\".kbmesh.reranker.v1.RerankResponse\x12[\n\nListModels\x12%.kbmesh.reranker.v1.ListModelsRequest\x1a&.kbmesh.reranker.v1.ListModelsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'kbmesh.reranker.v1.reranker_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_METHOD']._serialized_start=1226
-  _globals['_METHOD']._serialized_end=1313
-  _globals['_PRIORITY']._serialized_start=1315
-  _globals['_PRIORITY']._serialized_end=1396
-  _globals['_TRUNCATION']._serialized_start=1398
-  _globals['_TRUNCATION']._serialized_end=1479
+  _globals['_METHOD']._serialized_start=1252
+  _globals['_METHOD']._serialized_end=1339
+  _globals['_PRIORITY']._serialized_start=1341
+  _globals['_PRIORITY']._serialized_end=1422
+  _globals['_TRUNCATION']._serialized_start=1424
+  _globals['_TRUNCATION']._serialized_end=1505
   _globals['_RERANKREQUEST']._serialized_start=89
   _globals['_RERANKREQUEST']._serialized_end=325
   _globals['_RECEIPT']._serialized_start=327
-  _globals['_RECEIPT']._serialized_end=389
-  _globals['_RESULT']._serialized_start=392
-  _globals['_RESULT']._serialized_end=626
-  _globals['_TIMINGS']._serialized_start=628
-  _globals['_TIMINGS']._serialized_end=694
-  _globals['_RERANKRESPONSE']._serialized_start=697
-  _globals['_RERANKRESPONSE']._serialized_end=916
-  _globals['_LISTMODELSREQUEST']._serialized_start=918
-  _globals['_LISTMODELSREQUEST']._serialized_end=937
-  _globals['_MODEL']._serialized_start=940
-  _globals['_MODEL']._serialized_end=1159
-  _globals['_LISTMODELSRESPONSE']._serialized_start=1161
-  _globals['_LISTMODELSRESPONSE']._serialized_end=1224
-  _globals['_RERANKERSERVICE']._serialized_start=1482
-  _globals['_RERANKERSERVICE']._serialized_end=1673
+  _globals['_RECEIPT']._serialized_end=415
+  _globals['_RESULT']._serialized_start=418
+  _globals['_RESULT']._serialized_end=652
+  _globals['_TIMINGS']._serialized_start=654
+  _globals['_TIMINGS']._serialized_end=720
+  _globals['_RERANKRESPONSE']._serialized_start=723
+  _globals['_RERANKRESPONSE']._serialized_end=942
+  _globals['_LISTMODELSREQUEST']._serialized_start=944
+  _globals['_LISTMODELSREQUEST']._serialized_end=963
+  _globals['_MODEL']._serialized_start=966
+  _globals['_MODEL']._serialized_end=1185
+  _globals['_LISTMODELSRESPONSE']._serialized_start=1187
+  _globals['_LISTMODELSRESPONSE']._serialized_end=1250
+  _globals['_RERANKERSERVICE']._serialized_start=1508
+  _globals['_RERANKERSERVICE']._serialized_end=1699
 # @@protoc_insertion_point(module_scope)

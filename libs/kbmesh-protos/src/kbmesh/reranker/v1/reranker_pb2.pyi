@@ -158,22 +158,26 @@ class Receipt(_message.Message):
     TOKENS_FIELD_NUMBER: _builtins.int
     TOKENS_CUT_FIELD_NUMBER: _builtins.int
     WINDOWS_FIELD_NUMBER: _builtins.int
+    TOKENS_ESTIMATED_FIELD_NUMBER: _builtins.int
     tokens: _builtins.int
     """Tokens that the model read over all windows, the query not included."""
     tokens_cut: _builtins.int
     """Tokens that were cut off: those that stand in no window."""
     windows: _builtins.int
     """Windows that were scored; the document takes the maximum."""
+    tokens_estimated: _builtins.bool
+    """Whether `tokens` and `tokens_cut` are estimates: the model runs at a vendor's, and its tokenizer is not at hand."""
     def __init__(
         self,
         *,
         tokens: _builtins.int = ...,
         tokens_cut: _builtins.int = ...,
         windows: _builtins.int = ...,
+        tokens_estimated: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["tokens", b"tokens", "tokens_cut", b"tokens_cut", "windows", b"windows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tokens", b"tokens", "tokens_cut", b"tokens_cut", "tokens_estimated", b"tokens_estimated", "windows", b"windows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -194,7 +198,9 @@ class Result(_message.Message):
     index: _builtins.int
     """Index of the document in the request."""
     logit: _builtins.float
-    """Raw output of the cross-encoder. Absent for late interaction."""
+    """Raw output of the cross-encoder. Of a model at a vendor's, who gives a relevance from 0 to 1, the number whose
+    sigmoid that is. Absent for late interaction.
+    """
     probability: _builtins.float
     """Sigmoid of the logit, applied once. Absent for late interaction."""
     max_sim: _builtins.float
@@ -360,9 +366,9 @@ class Model(_message.Message):
     max_tokens: _builtins.int
     """Tokens it reads at most, special ones included."""
     device: _builtins.str
-    """Device in use, read from the session: "cpu", "cuda:0 (NVIDIA H200)"."""
+    """Device in use, read from the session: "cpu", "cuda:0 (NVIDIA H200)"; "remote" at a vendor's."""
     precision: _builtins.str
-    """Precision in use: "fp32", "fp16", "int8"."""
+    """Precision in use: "fp32", "fp16", "int8"; "unknown" at a vendor's."""
     backend: _builtins.str
     """"onnx", "late_interaction", or the name of a remote provider."""
     ready: _builtins.bool
