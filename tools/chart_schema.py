@@ -152,10 +152,12 @@ RULES: Sequence[tuple[str, Schema]] = (
     ("ingest.args", list_of({"type": "string"})),
     ("ingest.scaledJob.triggers", OBJECTS),
     ("ingest.scaledJob.maxJobs", at_least(1)),
+    ("prometheusRule.slo.fastSeconds", one_of("0.1", "0.25", "0.5", "1.0", "2.5", "5.0", "10.0")),
     ("*Seconds", at_least(0)),
     ("priorityClasses.serving", {"type": "integer", "maximum": 1000000000}),
     ("priorityClasses.bulk", {"type": "integer", "maximum": 1000000000}),
-    ("prometheusRule.retrieveErrorShare", {"type": "number", "minimum": 0, "maximum": 1}),
+    ("prometheusRule.slo.minimumCalls", at_least(0)),
+    ("prometheusRule.slo.*", {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}),
     ("*.retriesPerShard", at_least(0)),
     ("*.interval", {"type": "string", "pattern": "^[0-9]+(ms|s|m)$"}),
 )
