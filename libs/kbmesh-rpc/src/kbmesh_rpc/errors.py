@@ -40,6 +40,11 @@ def shown(name: str) -> str:
     return repr(name if len(name) <= NAME_CHARACTERS else name[: NAME_CHARACTERS - 1] + "…")
 
 
+def one_line(text: str) -> str:
+    """A message as one line, bounded. Of white space, in which there may be line breaks, a space is left."""
+    return readable(" ".join(text[: 4 * MESSAGE_CHARACTERS].split()))
+
+
 def readable(text: str, most: int = MESSAGE_CHARACTERS) -> str:
     """A text of at most so many characters, with an ellipsis where it was longer, and control characters escaped."""
     head = _UNSHOWN.sub(lambda found: found[0].encode("unicode_escape").decode(), text[: most + 1])
@@ -95,7 +100,7 @@ class FieldViolation:
 
     def readable(self) -> "FieldViolation":
         """The same, bounded as an error's texts are."""
-        return FieldViolation(field=readable(self.field, VALUE_CHARACTERS), description=readable(self.description))
+        return FieldViolation(field=readable(self.field, VALUE_CHARACTERS), description=one_line(self.description))
 
 
 class KbmeshError(Exception):
@@ -122,7 +127,7 @@ class KbmeshError(Exception):
         field_violations: Sequence[FieldViolation] = (),
         retry_after_seconds: float | None = None,
     ) -> None:
-        self.message = readable(message)
+        self.message = one_line(message)
         super().__init__(self.message)
         self.metadata = {key: readable(value, VALUE_CHARACTERS) for key, value in (metadata or {}).items()}
         self.field_violations = tuple(violation.readable() for violation in field_violations)
