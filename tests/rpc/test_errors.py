@@ -294,3 +294,8 @@ def test_names_of_the_longest_kind_that_there_are_and_texts_of_other_scripts_are
     for name in names:
         assert errors.KnowledgeBaseNotFound(name).metadata == {"knowledge_base": name}
         assert errors.readable(name) == name
+
+
+def test_a_message_is_one_line() -> None:
+    error = errors.InvalidField("name", "must not\n  be\tblank")
+    assert (error.message, error.field_violations[0].description) == ("name: must not be blank", "must not be blank")
