@@ -334,7 +334,7 @@ async def test_what_cannot_be_taken_in_says_why(workshop: Workshop) -> None:
 async def test_two_tenants_have_knowledge_bases_of_one_name(workshop: Workshop) -> None:
     ours = await workshop.make("notes", placement="shared")
     theirs = await workshop.make("notes", tenant="rival", placement="shared")
-    assert ours.collection == theirs.collection
+    assert ours.collection == (await workshop.make("more", placement="shared")).collection != theirs.collection
     await workshop.ingest(ours, "a", "Our secret valve.")
     await workshop.ingest(theirs, "a", "Their secret valve.")
     assert await texts_found(workshop, ours, "secret valve") == ["Our secret valve."]

@@ -53,11 +53,14 @@ class Tenant:
         requests += [ingestion_pb2.IngestRequest(document=document) for document in documents]
         return [result async for result in self.ingestion.Ingest(iter(requests), **self.who)]
 
-    async def search(self, name: str, query: str, *more: str) -> retriever_pb2.RetrieveResponse:
+    async def search(
+        self, name: str, query: str, *more: str, skip_cache: bool = False
+    ) -> retriever_pb2.RetrieveResponse:
         request = retriever_pb2.RetrieveRequest(
             query=query,
             knowledge_bases=[retriever_pb2.KnowledgeBaseSelector(knowledge_base=one) for one in (name, *more)],
             strategy=retriever_pb2.RETRIEVAL_STRATEGY_HYBRID,
+            skip_cache=skip_cache,
         )
         return await self.retriever.Retrieve(request, **self.who)
 
@@ -108,6 +111,28 @@ async def test_the_same_texts_under_the_same_names_stay_apart(
     await workshop.sweep()
     kept = await workshop.catalog.get_knowledge_base("rival", theirs.id)
     assert (kept.document_count, await workshop.points(kept)) == (3, 3)
+
+
+async def test_anothers_documents_change_no_score(workshop: Workshop, tenants: tuple[Tenant, Tenant]) -> None:
+    """How rare a word is, is counted over a collection: it would tell what the other tenants write about."""
+    acme, rival = tenants
+    for tenant in tenants:
+        await tenant.create("handbook", pb.PLACEMENT_SHARED)
+        await tenant.send("handbook", SAME)
+
+    async def scores() -> list[tuple[str, float, float]]:
+        # The cache would give what was found before.
+        answer = await acme.search("handbook", "the pump", skip_cache=True)
+        return [(result.text, result.scores.keyword, result.scores.final) for result in answer.results]
+
+    before = await scores()
+    assert before[0][0] == SAME["pump"]
+    assert before[0][1] > 0
+    await rival.send("handbook", {f"note-{number}": f"Pump {number} is the pump." for number in range(40)})
+    assert await scores() == before
+    await acme.create("more", pb.PLACEMENT_SHARED)
+    await acme.send("more", {f"note-{number}": f"Pump {number} is the pump." for number in range(40)})
+    assert await scores() != before, "its own knowledge bases do share a collection"
 
 
 async def test_ids_and_tokens_of_another_are_like_ones_that_nobody_has(tenants: tuple[Tenant, Tenant]) -> None:

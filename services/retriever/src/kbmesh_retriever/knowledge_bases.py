@@ -1,5 +1,6 @@
 """Making, changing and deleting knowledge bases."""
 
+import hashlib
 import math
 import re
 import uuid
@@ -95,7 +96,7 @@ class KnowledgeBases:
             embedding_provider=model.provider,
             vector_store=self._vector_store,
             placement=wanted.placement,
-            collection=collection_name(knowledge_base_id, model, wanted.placement, wanted.distance),
+            collection=collection_name(tenant, knowledge_base_id, model, wanted.placement, wanted.distance),
             distance=wanted.distance,
             readers=wanted.readers,
             retrieval=wanted.retrieval,
@@ -141,12 +142,16 @@ class KnowledgeBases:
 
 
 def collection_name(
-    knowledge_base_id: UUID, model: ModelInfo, placement: Placement, distance: DistanceName = "cosine"
+    tenant: str, knowledge_base_id: UUID, model: ModelInfo, placement: Placement, distance: DistanceName = "cosine"
 ) -> str:
-    """The collection of a knowledge base, or the one that it shares with others of the same model and distance."""
+    """The collection of a knowledge base, or the one that it shares with others of its tenant that have the same model
+    and distance. Word statistics are a collection's: were one shared between tenants, one's documents would change
+    what another finds."""
     if placement == "dedicated":
         return f"kb-{knowledge_base_id}"
-    shared = f"shared-{model.fingerprint[:16]}"
+    # A tenant's name may hold what a collection's may not.
+    owner = hashlib.sha256(tenant.encode()).hexdigest()[:16]
+    shared = f"shared-{owner}-{model.fingerprint[:16]}"
     return shared if distance == "cosine" else f"{shared}-{distance}"
 
 

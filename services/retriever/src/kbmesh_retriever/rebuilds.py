@@ -82,7 +82,7 @@ class Rebuilds:
             embedding_provider=model.provider,
             vector_store=self._vector_store,
             placement=placement,
-            collection=collection_name(successor_id, model, placement, old.distance),
+            collection=collection_name(old.tenant, successor_id, model, placement, old.distance),
             distance=old.distance,
             readers=old.readers,
             retrieval=old.retrieval,
