@@ -56,17 +56,58 @@ def check_functions(executor: Executor, name: str, size: int, minimum: int) -> N
     check_laws(chunked)
     spans = [(each.piece.start, each.piece.end) for each in chunked.chunks]
     for commented, start, end in functions(name):
-        # Where it all but fills a piece, the comment above may stay with what stands before; the function is whole.
-        begin = commented if end - commented <= size - 192 else start
+        # With the comments above it where both fit, to the last character; else the function alone is whole.
+        begin = commented if end - commented <= size else start
         if end - begin <= size:
             assert any(first <= begin and end <= last for first, last in spans), chunked.document.text[start:end]
 
 
 @given(name=st.sampled_from(PARSED), size=st.integers(20, 3_000), minimum=st.sampled_from([0, 0, 200, 1_000]))
 @example(name="checkout_main.go", size=1_500, minimum=500)
+@example(name="AdService.java", size=1_352, minimum=0)
+@example(name="AdService.java", size=1_392, minimum=1_000)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_function_that_fits_is_cut(executor: Executor, name: str, size: int, minimum: int) -> None:
     check_functions(executor, name, size, minimum)
+
+
+FIRST_OF_A_CLASS = """class AdService {{
+  private static final Logger logger = LogManager.getLogger();
+
+  /**
+   * Serves ads.
+   {comment}
+   */
+  void serve() {{
+{body}  }}
+}}
+"""
+
+
+@pytest.mark.parametrize("size", [400, 1_000, 1_500])
+@pytest.mark.parametrize("room", [0, 1, 40, 60])
+async def test_the_comment_of_the_first_method_leaves_the_head_of_the_class_and_not_the_method(
+    chunk: Chunk, size: int, room: int
+) -> None:
+    """Comment and method fit into a piece with so many characters to spare, and not with the head of the class."""
+    comment = "* " + "x" * (size // 5)
+    line = "    step();\n"
+
+    def method(body: str) -> tuple[str, int]:
+        text = FIRST_OF_A_CLASS.format(comment=comment, body=body)
+        return text, text.rindex("  }\n}") + len("  }") - text.index("  /**")
+
+    body = ""
+    while method(body + line)[1] <= size - room:
+        body += line
+    body = body[: -len(line)] + "    step(" + "1" * (size - room - method(body)[1]) + ");\n"
+    text, length = method(body)
+    assert length == size - room
+    chunked = await code(chunk, text, "AdService.java", size=size)
+    (whole,) = [each for each in texts(chunked) if "void serve" in each]
+    assert whole.lstrip().startswith("/**")
+    assert whole.rstrip("}\n ").endswith(");")
+    assert texts(chunked)[0].startswith("class AdService")
 
 
 COMMENTED = [

@@ -174,6 +174,12 @@ class Stretches:
             yield Stretch(start=begin, end=end, around=around, about=definition, whole=True)
             return
         path = (*around, definition)
+        if not definition.apart and (own := self._with_comments(definition, begin, end, around)) is not None:
+            # What is around it has no room beside it: the head of a class, or the mark that closes one.
+            yield from self._gap(begin, own[0], around)
+            yield Stretch(start=own[0], end=own[1], around=around, about=definition, whole=True)
+            yield from self._gap(own[1], end, around)
+            return
         if not definition.apart and (bare := self._bare(definition, begin, end, around)) is not None:
             # What is written above it is long: it goes before it.
             yield from self._lead(definition, begin, bare[0], around)
@@ -205,6 +211,18 @@ class Stretches:
                 for stretch in found
             ]
         yield from found
+
+    def _with_comments(
+        self, definition: Definition, start: int, end: int, around: tuple[Definition, ...]
+    ) -> tuple[int, int] | None:
+        """A definition with the comments above it and without what text[start:end] has besides, where it fits so."""
+        begin = self._line_start(definition.start, start)
+        own_end = trim_end(self._text, definition.node.start_byte, min(end, definition.node.end_byte))
+        for finish in dict.fromkeys((end, own_end)):
+            if begin < finish and self.fits(begin, finish, around):
+                found = self._trim(begin, finish)
+                return found if found[0] < found[1] else None
+        return None
 
     def _bare(
         self, definition: Definition, start: int, end: int, around: tuple[Definition, ...]
