@@ -3,14 +3,23 @@
 import errno
 import os
 import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kbmesh_cli.errors import CliError
-from kbmesh_cli.manifest import read_manifest
-from kbmesh_cli.sources import SourceFile, find_files, read_document
+from kbmesh_cli.manifest import count_manifest, read_manifest
+from kbmesh_cli.sources import (
+    DANGLING,
+    LINKED_FOLDER,
+    NO_FILE,
+    SkippedPath,
+    SourceFile,
+    find_files,
+    read_document,
+)
 from kbmesh_client import IngestDocument, IngestResult
 
 
@@ -74,6 +83,44 @@ def test_links_in_a_circle_end(tree: Path) -> None:
     (tree / "docs" / "again").symlink_to(tree / "docs")
     (tree / "docs" / "gone.md").symlink_to(tree / "nowhere")
     assert names("docs") == ["docs/b.md", "docs/a/deep.txt"]
+
+
+def test_what_is_in_a_folder_and_is_no_file_is_named(tree: Path) -> None:
+    (tree / "docs" / "again").symlink_to(tree / "docs")
+    (tree / "docs" / "gone.md").symlink_to(tree / "nowhere")
+    (tree / "docs" / ".hidden-link").symlink_to(tree / "nowhere")
+    os.mkfifo(tree / "docs" / "a" / "pipe")
+    for base, prefix in ((None, "docs/"), (tree / "docs", "")):
+        skipped: list[SkippedPath] = []
+        find_files([Path("docs")], base=base, skipped=skipped)
+        assert {one.name: one.why for one in skipped} == {
+            f"{prefix}again": LINKED_FOLDER,
+            f"{prefix}gone.md": DANGLING,
+            f"{prefix}a/pipe": NO_FILE,
+        }
+
+
+def test_a_pipe_that_takes_the_place_of_a_file_is_not_waited_for(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look at it and its opening."""
+    path = tree / "docs" / "b.md"
+    looked_at = path.stat()
+    path.unlink()
+    os.mkfifo(path)
+    monkeypatch.setattr(Path, "stat", lambda self, **_: looked_at)
+    result = read_document(SourceFile(external_id="x", path=path), max_bytes=100)
+    assert isinstance(result, IngestResult)
+    assert result.error is not None
+    assert result.error.reason == "DOCUMENT_UNREADABLE"
+
+
+def test_a_manifest_that_comes_through_a_pipe_is_read_once(tmp_path: Path) -> None:
+    """As `--manifest <(find docs)` of a shell is."""
+    os.mkfifo(tmp_path / "list")
+    assert count_manifest(tmp_path / "list", None) is None
+    writing = threading.Thread(target=(tmp_path / "list").write_text, args=('"a"\n"b"\n',))
+    writing.start()
+    assert [source.external_id for source in read_manifest(tmp_path / "list", None)] == ["a", "b"]
+    writing.join()
 
 
 def test_a_name_that_is_no_text_is_written_out(tree: Path) -> None:

@@ -187,6 +187,26 @@ async def test_documents_whose_files_are_gone_stay_without_prune(
     assert len(script.documents) == 9
 
 
+async def test_a_document_whose_file_is_behind_a_broken_link_is_not_pruned(
+    script: Script, endpoint: str, kbmesh: Kbmesh, docs: Path
+) -> None:
+    """What the link led to may be on a share that is not mounted."""
+    arguments = ("ingest", "handbook", "docs", "--endpoint", endpoint, "--json")
+    await kbmesh(*arguments)
+    (docs / "3.md").unlink()
+    (docs / "3.md").symlink_to("/nowhere/3.md")
+    (docs / "4.md").unlink()
+    (docs / "sub").mkdir()
+    (docs / "sub" / "5.md").write_text("x")
+    await kbmesh(*arguments)
+    (docs / "sub").rename(docs.parent / "elsewhere")
+    (docs / "sub").symlink_to(docs.parent / "elsewhere")
+    done = await kbmesh(*arguments, "--prune")
+    assert (done.lines()[-1]["pruned"], done.lines()[-1]["skipped"]) == (1, 2)
+    assert {"docs/3.md", "docs/sub/5.md"} <= set(script.documents)
+    assert "docs/4.md" not in script.documents
+
+
 async def test_a_prune_that_takes_most_of_a_folder_is_refused(
     script: Script, endpoint: str, kbmesh: Kbmesh, docs: Path
 ) -> None:

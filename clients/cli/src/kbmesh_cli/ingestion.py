@@ -17,10 +17,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 
 from kbmesh_cli.output import counted, messages, results
-from kbmesh_cli.sources import SourceFile, read_document
+from kbmesh_cli.sources import SkippedPath, SourceFile, read_document
 
 FAILURES_SHOWN = 50
 NOTES_SHOWN = 200
+SKIPPED_SHOWN = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +167,15 @@ def tally_of(outcome: Iterable[IngestResult]) -> Tally:
     for result in outcome:
         tally.add(result)
     return tally
+
+
+def show_skipped(skipped: Sequence[SkippedPath]) -> None:
+    """Prints how many paths are no files, and the first of them."""
+    if not skipped:
+        return
+    first = ", ".join(f"{one.name} ({one.why})" for one in skipped[:SKIPPED_SHOWN])
+    more = ", …" if len(skipped) > SKIPPED_SHOWN else ""
+    results().print(f"[yellow]skipped[/] {counted(len(skipped), 'path')}: {escape(first + more)}", soft_wrap=True)
 
 
 def show_tally(tally: Tally, seconds: float, *, pruned: int = 0) -> None:

@@ -90,9 +90,9 @@ def read_manifest(path: Path, shard: Shard | None) -> Iterator[SourceFile | Inge
         raise CliError("FILE_NOT_FOUND", f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def count_manifest(path: Path, shard: Shard | None) -> int:
-    """How many documents this part of the list has."""
-    return sum(1 for _ in read_manifest(path, shard))
+def count_manifest(path: Path, shard: Shard | None) -> int | None:
+    """How many documents this part of the list has. None where it can be read once only, as from a pipe."""
+    return sum(1 for _ in read_manifest(path, shard)) if path.is_file() or not path.exists() else None
 
 
 def _entry(line: str) -> _Entry:

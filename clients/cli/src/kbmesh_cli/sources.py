@@ -15,6 +15,9 @@ from kbmesh_cli.slack_export import LISTS, SlackChannel, slack_channels, slack_c
 
 SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 """Never entered unless they are named. Hidden folders (.git, .venv) are not entered either."""
+DANGLING = "a link that leads nowhere"
+LINKED_FOLDER = "a link to a folder, which is not followed"
+NO_FILE = "a pipe, socket or device"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,20 +34,38 @@ class SourceFile:
     """What is known of it besides: fields of `IngestDocument`."""
 
 
-def find_files(paths: Sequence[Path], *, base: Path | None = None) -> list[SourceFile]:
+@dataclass(frozen=True, kw_only=True)
+class SkippedPath:
+    """What is in a folder and is not taken in, though nobody said so."""
+
+    name: str
+    """As its document would be called."""
+    why: str
+
+    @property
+    def kept(self) -> str:
+        """What is not missing where files are looked for: the name, or with "/" after it all that is below."""
+        return f"{self.name}/" if self.why == LINKED_FOLDER else self.name
+
+
+def find_files(
+    paths: Sequence[Path], *, base: Path | None = None, skipped: list[SkippedPath] | None = None
+) -> list[SourceFile]:
     """Gives every file that is named and every file in every folder that is named, each once, sorted by folder.
 
     A file is named by the path as it was given ("docs/a.md" of `ingest docs`), so the same command from the same place
     names it the same; or relative to `base`. Hidden files and folders and the usual junk are skipped unless named.
     A folder that is a Slack export, and a zip file of one that is too large for a document, gives its channels. A
-    folder that cannot be listed is given itself, with "/" after its name: read_document tells why.
+    folder that cannot be listed is given itself, with "/" after its name: read_document tells why. Links that lead
+    nowhere, links to folders, and pipes, sockets and devices are no files: they are added to `skipped`.
     Raises CliError for a path that there is not, or one outside `base`.
     """
     found: dict[Path, SourceFile] = {}
     for given in paths:
         if not given.exists():
             raise CliError("FILE_NOT_FOUND", f"there is no {given}")
-        for path, channel in _walk(given) if given.is_dir() else _file(given):
+        passed: list[tuple[Path, str]] = []
+        for path, channel in _walk(given, passed) if given.is_dir() else _file(given):
             name = path if channel is None else path.with_name(f"{channel.name}.slack.zip")
             # A folder that cannot be listed stands for what may be in it; no file is named so.
             ending = "/" if channel is None and path.is_dir() else ""
@@ -53,10 +74,13 @@ def find_files(paths: Sequence[Path], *, base: Path | None = None) -> list[Sourc
             # The file's own name is its name, whatever links lead to it.
             if there is None or (there.path.is_symlink() and not path.is_symlink()):
                 found[real] = source
+        if skipped is not None:
+            skipped += [SkippedPath(name=_name(path, base, follow=False), why=why) for path, why in passed]
     return list(found.values())
 
 
-def _walk(folder: Path) -> Iterator[tuple[Path, SlackChannel | None]]:
+def _walk(folder: Path, passed: list[tuple[Path, str]]) -> Iterator[tuple[Path, SlackChannel | None]]:
+    """Adds what is no file to `passed`, with why."""
     unreadable: list[OSError] = []
     for parent, folders, files in os.walk(folder, onerror=unreadable.append):
         channels = {channel.name: channel for channel in slack_channels(Path(parent))}
@@ -67,10 +91,15 @@ def _walk(folder: Path) -> Iterator[tuple[Path, SlackChannel | None]]:
             for name in folders
             if not name.startswith(".") and name not in SKIPPED_FOLDERS and name not in channels
         )
+        passed += [(Path(parent, name), LINKED_FOLDER) for name in folders if Path(parent, name).is_symlink()]
         for name in sorted(files):
             path = Path(parent, name)
-            if not name.startswith(".") and path.is_file() and not (channels and name in LISTS):
+            if name.startswith(".") or (channels and name in LISTS):
+                continue
+            if path.is_file():
                 yield from _file(path)
+            else:
+                passed.append((path, DANGLING if path.is_symlink() and not path.exists() else NO_FILE))
     yield from ((Path(error.filename), None) for error in unreadable)
 
 
@@ -83,10 +112,12 @@ def _file(path: Path) -> Iterator[tuple[Path, SlackChannel | None]]:
     yield path, None
 
 
-def _name(path: Path, base: Path | None) -> str:
+def _name(path: Path, base: Path | None, *, follow: bool = True) -> str:
     if base is not None:
         try:
-            path = path.resolve().relative_to(base.resolve())
+            # A link that is not followed is called by where it lies.
+            real = path.resolve() if follow else path.parent.resolve() / path.name
+            path = real.relative_to(base.resolve())
         except ValueError as error:
             raise CliError("USAGE", f"{path} is not inside --base {base}") from error
     # Only "." and "//" go; ".." stays, for it may lead over a link.
@@ -107,8 +138,11 @@ def read_document(source: SourceFile, *, max_bytes: int) -> IngestDocument | Ing
             return failed(source, "DOCUMENT_UNREADABLE", "cannot be read: it is a folder")
         if not stat.S_ISREG(status.st_mode):
             # A pipe may wait for ever for somebody who writes, and a device never end.
-            return failed(source, "DOCUMENT_UNREADABLE", "cannot be read: it is no file but a pipe, socket or device")
-        with source.path.open("rb") as file:
+            return failed(source, "DOCUMENT_UNREADABLE", f"cannot be read: it is {NO_FILE}")
+        # Who opens a pipe waits, unless he says that he does not: it may have taken the file's place since.
+        with open(os.open(source.path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return failed(source, "DOCUMENT_UNREADABLE", f"cannot be read: it is {NO_FILE}")
             # It may grow, or say nothing of its size.
             content = file.read(max_bytes + 1)
     except (OSError, ValueError) as error:

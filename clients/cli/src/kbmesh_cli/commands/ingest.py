@@ -18,13 +18,22 @@ from kbmesh_client import (
 from rich.markup import escape
 
 from kbmesh_cli.errors import CliError, failure_of
-from kbmesh_cli.ingestion import FAILURES_SHOWN, IngestChoices, Tally, ingest_files, show_tally, with_progress
+from kbmesh_cli.ingestion import (
+    FAILURES_SHOWN,
+    SKIPPED_SHOWN,
+    IngestChoices,
+    Tally,
+    ingest_files,
+    show_skipped,
+    show_tally,
+    with_progress,
+)
 from kbmesh_cli.invocation import JsonOption, invocation
 from kbmesh_cli.manifest import Shard, count_manifest, read_manifest
 from kbmesh_cli.output import counted, messages, print_failure, print_json, results
 from kbmesh_cli.pruning import PrunedFolder, check_share, missing_documents, prune, pruned_folders
 from kbmesh_cli.rendering import ingest_result_to_json
-from kbmesh_cli.sources import SourceFile, find_files
+from kbmesh_cli.sources import SkippedPath, SourceFile, find_files
 from kbmesh_cli.watching import Changes, Waits, WatchedFiles
 
 pause = time.sleep
@@ -117,12 +126,15 @@ def ingest(
         reconnect_seconds=reconnect_seconds,
     )
 
+    skipped: list[SkippedPath] = []
+
     def find() -> list[SourceFile]:
-        found = find_files(paths or [], base=base)
+        skipped.clear()
+        found = find_files(paths or [], base=base, skipped=skipped)
         return [source for source in found if part is None or part.has(source.external_id)]
 
     with invocation(context).client() as client:
-        run = _Run(client, knowledge_base, choices, json_output=json_output)
+        run = _Run(client, knowledge_base, choices, skipped, json_output=json_output)
         left = 0
         if manifest is not None:
             total = count_manifest(manifest, part) if messages().is_terminal else None
@@ -152,10 +164,21 @@ def ingest(
 class _Run:
     """One call of the command: takes files in and tells of them, round by round."""
 
-    def __init__(self, client: KbmeshClient, knowledge_base: str, choices: IngestChoices, *, json_output: bool) -> None:
+    def __init__(
+        self,
+        client: KbmeshClient,
+        knowledge_base: str,
+        choices: IngestChoices,
+        skipped: Sequence[SkippedPath],
+        *,
+        json_output: bool,
+    ) -> None:
+        """`skipped` is what was found last and is not taken in."""
         self._client = client
         self._knowledge_base = knowledge_base
         self._choices = choices
+        self._skipped = skipped
+        self._told_of: Sequence[SkippedPath] = ()
         self._json_output = json_output
         self._all = Tally()
         self._all_pruned = 0
@@ -209,7 +232,9 @@ class _Run:
 
     def prune(self, folders: Sequence[PrunedFolder], found: set[str], *, anyway: bool) -> None:
         """Deletes documents whose files are gone. Where that is refused, the rest of the round is told of first."""
-        missing, below = missing_documents(self._client, self._knowledge_base, folders, found)
+        # What a link led to may be on a share that is not mounted, and what was a folder may be behind a link now.
+        there = found | {one.kept for one in self._skipped}
+        missing, below = missing_documents(self._client, self._knowledge_base, folders, there)
         try:
             check_share(len(missing), below, anyway=anyway)
         except CliError:
@@ -237,6 +262,9 @@ class _Run:
 
     def _tell_tally(self, tally: Tally, seconds: float, pruned: int, more: Mapping[str, int]) -> None:
         if not self._json_output:
+            if self._skipped != self._told_of:
+                self._told_of = list(self._skipped)
+                show_skipped(self._told_of)
             show_tally(tally, seconds, pruned=pruned)
             return
         print_json(
@@ -244,6 +272,8 @@ class _Run:
                 "knowledge_base": self._knowledge_base,
                 **tally.counts(),
                 "pruned": pruned,
+                "skipped": len(self._skipped),
+                "skipped_files": [{"name": one.name, "why": one.why} for one in self._skipped[:SKIPPED_SHOWN]],
                 "seconds": round(seconds, 3),
                 "failures": [
                     {"external_id": result.external_id, "reason": result.error.reason}
