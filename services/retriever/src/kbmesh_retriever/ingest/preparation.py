@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from kbmesh_rpc.errors import EmptyText, Reason, error_for
@@ -44,8 +44,9 @@ def text_characters(chunked: Chunked) -> int:
 async def cut(
     chunker: ChunkerPort, knowledge_base: KnowledgeBase, document: IncomingDocument, content: str | bytes
 ) -> Chunked:
-    """The document's chunks. What the caller says of it is not the chunker's business: it can change without a cut."""
-    return await chunker.chunk(
+    """The document's chunks, each once: a place that came twice would be found and cited twice. What the caller says of
+    the document is not the chunker's business: it can change without a cut."""
+    chunked = await chunker.chunk(
         SourceDocument(
             content=content,
             media_type=document.media_type,
@@ -55,6 +56,11 @@ async def cut(
         chunking=knowledge_base.chunking,
         embedding_model=knowledge_base.embedding_model,
     )
+    # Several statements about one place differ in what is embedded.
+    distinct = {(chunk.start, chunk.end, chunk.embedded_text): chunk for chunk in reversed(chunked.chunks)}
+    if len(distinct) == len(chunked.chunks):
+        return chunked
+    return replace(chunked, chunks=tuple(reversed(distinct.values())))
 
 
 async def prepare(chunked: Chunked, embed: Callable[[Sequence[str]], Awaitable[Embedded]]) -> Prepared:

@@ -36,14 +36,39 @@ async def embed_queries(
     seconds: float,
     input_type: Literal["query", "document"] = "query",
 ) -> Mapping[Model, QueryVectors | KbmeshError]:
-    """For each model of the targets its vectors, or why there are none. Models fail apart from each other."""
+    """For each model of the targets its vectors, or why there are none. Models fail apart from each other. One that
+    goes by several names is asked once: by its fingerprint it is the same."""
     dimensions = {target.model: target.knowledge_base.dimension for target in targets}
+    names: dict[str, list[Model]] = {}
+    for model in dimensions:
+        names.setdefault(model[1], []).append(model)
     async with asyncio.TaskGroup() as group:
         tasks = {
-            model: group.create_task(_embed(embedder, model, dimension, queries, seconds, input_type))
-            for model, dimension in dimensions.items()
+            fingerprint: group.create_task(
+                _embed_by_any(embedder, models, dimensions[models[0]], queries, seconds, input_type)
+            )
+            for fingerprint, models in names.items()
         }
-    return {model: task.result() for model, task in tasks.items()}
+    return {model: tasks[model[1]].result() for model in dimensions}
+
+
+async def _embed_by_any(
+    embedder: EmbedderPort,
+    models: Sequence[Model],
+    dimension: int,
+    queries: Sequence[str],
+    seconds: float,
+    input_type: Literal["query", "document"],
+) -> QueryVectors | KbmeshError:
+    """By the first of a model's names under which the embedder has it. Gives the error of the first name where it has
+    it under none."""
+    answers: list[QueryVectors | KbmeshError] = []
+    for model in models:
+        answer = await _embed(embedder, model, dimension, queries, seconds, input_type)
+        if isinstance(answer, QueryVectors) or not is_mismatch(answer):
+            return answer
+        answers.append(answer)
+    return answers[0]
 
 
 def is_mismatch(error: KbmeshError) -> bool:
