@@ -177,13 +177,14 @@ def _deadline() -> float | None:
 
 
 def _count(count: TokenCount) -> pb2.TokenCount:
-    return pb2.TokenCount(tokens=count.tokens, starts=count.starts, ends=count.ends)
+    return pb2.TokenCount(tokens=count.tokens, starts=count.starts, ends=count.ends, estimated=count.estimated)
 
 
 def _receipt(receipt: TextReceipt) -> pb2.Receipt:
     return pb2.Receipt(
         tokens=receipt.tokens,
         tokens_cut=receipt.tokens_cut,
+        tokens_estimated=receipt.tokens_estimated,
         error=to_item_error(receipt.error) if receipt.error is not None else None,
     )
 

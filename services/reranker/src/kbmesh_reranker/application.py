@@ -19,7 +19,7 @@ from kbmesh_rpc.tei.registrations import tei_registrations
 from kbmesh_rpc.tei.tokenize_servicer import TokenizeServicer
 
 from kbmesh_reranker.backends.port import RerankBackend
-from kbmesh_reranker.metrics import model_metrics
+from kbmesh_reranker.metrics import call_metrics, model_metrics
 from kbmesh_reranker.models import ModelRegistry
 from kbmesh_reranker.relevance import CallLimits
 from kbmesh_reranker.servicer import RerankerServicer
@@ -97,7 +97,8 @@ async def make_application(settings: RerankerSettings) -> RerankerApplication:
 
 
 async def open_backend(settings: RerankerSettings, meter: LoadMeter, name: str) -> RerankBackend:
-    """Loads one model. Raises ModelFolderError and DeviceUnavailable."""
+    """Loads one model. Raises ModelFolderError, DeviceUnavailable, and for one at a vendor's ApiKeyError and
+    FeatureUnsupported."""
     return await asyncio.to_thread(_open_backend, settings, meter, name)
 
 
@@ -111,6 +112,19 @@ def _open_backend(settings: RerankerSettings, meter: LoadMeter, name: str) -> Re
     windows, call_windows = settings.max_windows, settings.max_call_windows
     metrics = meter.observe(name, model_metrics(name, batch_tokens=settings.batch_tokens))
     # Imported here, so that the one does not need what the others do.
+    if (remote := settings.remote_models.get(name)) is not None:
+        from kbmesh_reranker.backends.remote_opening import open_remote
+
+        return open_remote(
+            name,
+            remote,
+            max_windows=windows,
+            max_call_windows=call_windows,
+            limits=limits,
+            observer=metrics,
+            calls=call_metrics(name),
+        )
+
     if settings.backend == "fake":
         from kbmesh_reranker.backends.fake import FakeBackend
 

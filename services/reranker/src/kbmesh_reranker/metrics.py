@@ -4,12 +4,14 @@ from collections.abc import Sequence
 
 from kbmesh_onnx.batch_metrics import BatchMetrics, BatchSeries
 from kbmesh_onnx.model_metrics import ModelSeries
+from kbmesh_rpc.provider.call_metrics import CallMetrics, CallSeries
 from prometheus_client import Counter
 
 from kbmesh_reranker.backends.port import DocumentScore
 from kbmesh_reranker.relevance import Reranked
 
 SERIES = BatchSeries("reranker", items="windows")
+CALLS = CallSeries("reranker")
 MODELS = ModelSeries("reranker")
 TRUNCATED_DOCUMENTS = Counter(
     "kbmesh_reranker_truncated_documents_total", "Documents that were longer than all their windows.", ["model"]
@@ -27,6 +29,11 @@ def model_metrics(model: str, *, batch_tokens: int) -> BatchMetrics:
     for series in (TRUNCATED_DOCUMENTS, TRUNCATED_QUERIES, FAILED_DOCUMENTS):
         series.labels(model)
     return BatchMetrics(SERIES, model, batch_tokens=batch_tokens)
+
+
+def call_metrics(model: str) -> CallMetrics:
+    """The series of a model that runs at a vendor's, at zero."""
+    return CallMetrics(CALLS, model)
 
 
 def count_results(model: str, reranked: Reranked) -> None:

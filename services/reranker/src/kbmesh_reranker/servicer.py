@@ -102,7 +102,12 @@ def _result(relevance: Relevance) -> pb2.Result:
         logit=relevance.logit,
         probability=relevance.probability,
         max_sim=relevance.max_sim,
-        receipt=pb2.Receipt(tokens=score.tokens, tokens_cut=score.tokens_cut, windows=score.windows),
+        receipt=pb2.Receipt(
+            tokens=score.tokens,
+            tokens_cut=score.tokens_cut,
+            windows=score.windows,
+            tokens_estimated=score.tokens_estimated,
+        ),
         error=to_item_error(score.error) if score.error is not None else None,
     )
 

@@ -9,6 +9,8 @@ from kbmesh_rpc.settings import ServerSettings
 from kbmesh_rpc.targets import is_loopback
 from pydantic import Field, field_validator, model_validator
 
+from kbmesh_reranker.remote_settings import RemoteRerankModel
+
 
 class RerankerSettings(ServerSettings):
     """Settings of the reranker: a query and passages in, relevance with receipts out."""
@@ -26,6 +28,10 @@ class RerankerSettings(ServerSettings):
     """Folder that holds the model folders, one for each name in `model`. Unset: HOME/models."""
     model: str = "all-MiniLM-L6-v2"
     """Names of the models to serve, comma separated. The first answers requests that name none."""
+    remote_models: dict[str, RemoteRerankModel] = Field(default_factory=dict)
+    """Models that run at a vendor's (cohere), by name, as JSON: {"NAME": {"provider": "cohere"}}. Those that `model`
+    names are served, beside those of this process; needs the extra kbmesh-reranker[cohere]. docs/providers.md has all
+    fields."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device to run on. auto takes CUDA where it works, else the CPU."""
     require_device: Literal["", "cpu", "cuda"] = ""
@@ -111,6 +117,8 @@ class RerankerSettings(ServerSettings):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
+        if unused := [name for name in self.remote_models if name not in self.model_names]:
+            raise ValueError(f"remote_models has {', '.join(unused)}, which model does not name")
         self.device_settings("")
         return self
 

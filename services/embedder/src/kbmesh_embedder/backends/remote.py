@@ -5,9 +5,8 @@ a call whose caller leaves is ended.
 """
 
 import asyncio
-import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -24,15 +23,15 @@ from kbmesh_rpc.errors import (
     InferenceFailed,
     KbmeshError,
     QueueFull,
-    ShuttingDown,
 )
 from kbmesh_rpc.logs import get_logger
-from kbmesh_rpc.provider.api_key import ApiKeyError, KeySource
-from kbmesh_rpc.provider.failure import DEFINITE, OF_TEXTS, Cause, ProviderFailure, to_error
-from kbmesh_rpc.provider.patience import CallObserver, Patience, SilentCallObserver, persist
+from kbmesh_rpc.provider.api_key import KeySource
+from kbmesh_rpc.provider.caller import Caller, Further, all_at_once, isolate
+from kbmesh_rpc.provider.failure import DEFINITE, Cause, ProviderFailure, to_error
+from kbmesh_rpc.provider.patience import CallObserver, Patience, SilentCallObserver
 from numpy.typing import NDArray
 
-from kbmesh_embedder.backends.answers import bad_answer, spread
+from kbmesh_embedder.backends.answers import check_count, spread
 from kbmesh_embedder.backends.port import (
     Embeddings,
     InputType,
@@ -49,9 +48,6 @@ from kbmesh_embedder.backends.remote_texts import RemoteText, TextPreparer, batc
 
 T = TypeVar("T")
 
-FURTHER_CALLS = 64
-"""Calls beyond the first that may be spent on finding the texts of a batch that a vendor refuses: enough for three of
-2,048. What is not found by then fails together."""
 LONG_TEXTS = 20_000
 """Characters of texts that are made ready in a thread."""
 
@@ -85,19 +81,6 @@ class _Vector:
     receipt: TextReceipt
 
 
-class _Further:
-    """Calls that may still be made for one batch."""
-
-    def __init__(self) -> None:
-        self._left = FURTHER_CALLS
-
-    def take(self, calls: int) -> bool:
-        if self._left < calls:
-            return False
-        self._left -= calls
-        return True
-
-
 class RemoteBackend:
     """One model at one vendor's."""
 
@@ -124,21 +107,24 @@ class RemoteBackend:
         self._shape = shape
         self._counter = counter
         self._preparer = TextPreparer(counter=counter, traits=provider.traits, max_tokens=description.max_tokens)
-        self._key_source = key_source
-        self._key = key_source.read(os.environ)
-        provider.use_key(self._key)
-        self._patience = patience
+        self._caller = Caller(
+            provider=provider.traits.name,
+            model=description.name,
+            key_source=key_source,
+            use_key=provider.use_key,
+            patience=patience,
+            observer=calls or SilentCallObserver(),
+            clock=clock,
+        )
+        self._call_seconds = patience.call_seconds
         self._batch_items = batch_items
         self._batch_tokens = batch_tokens
         self._slots = Slots(concurrency, limits=limits, observer=observer, clock=clock)
-        self._calls = calls or SilentCallObserver()
         self._clock = clock
         self._prefixes = {
             InputType.QUERY: description.query_prefix,
             InputType.DOCUMENT: description.document_prefix,
         }
-        self._suspect = False
-        self._closed = False
 
     @property
     def description(self) -> ModelDescription:
@@ -151,20 +137,20 @@ class RemoteBackend:
 
     @property
     def suspect(self) -> bool:
-        return self._suspect
+        return self._caller.suspect
 
     async def warm_up(self) -> None:
         """Embeds one word. Raises where the vendor does not take the key, does not know the model, or gives something
         else than vectors of that size; not where it is overloaded or cannot be reached, which may be over the next
         moment."""
-        suspected, self._suspect = self._suspect, False
+        suspected, self._caller.suspect = self._caller.suspect, False
         try:
             embeddings = await self.embed(
                 ["warm"],
                 input_type=InputType.DOCUMENT,
                 truncation=Truncation.END,
                 priority=Priority.INTERACTIVE,
-                deadline=self._clock() + self._patience.call_seconds,
+                deadline=self._clock() + self._call_seconds,
             )
         except DependencyUnavailable as error:
             if error.metadata.get("cause") in DEFINITE:
@@ -172,7 +158,7 @@ class RemoteBackend:
             log.warning("model_not_tried", model=self._description.name, cause=error.metadata.get("cause"))
             return
         except (DeadlineExceeded, QueueFull):
-            self._suspect = suspected
+            self._caller.suspect = suspected
             log.warning("model_not_tried", model=self._description.name, cause=Cause.TIMEOUT.value)
             return
         failed = embeddings.receipts[0].error
@@ -216,14 +202,14 @@ class RemoteBackend:
                 try:
                     async with self._slots.turn(reservation, tokens, items=len(batch), deadline=deadline) as turn:
                         turns.append(turn)
-                        outcomes = await self._ask(batch, order, _Further())
+                        outcomes = await self._ask(batch, order)
                         turn.failed = sum(isinstance(outcome, KbmeshError) for outcome in outcomes)
                         return outcomes
                 except ItemExpiredError as error:
                     raise DeadlineExceeded("queue") from error
 
             parts = list(batches(ready, items=self._batch_items, tokens=self._batch_tokens))
-            outcomes = await _all([partial(run, part) for part in parts])
+            outcomes = await all_at_once([partial(run, part) for part in parts])
         for batch, batch_outcomes in zip(parts, outcomes, strict=True):
             for text, outcome in zip(batch, batch_outcomes, strict=True):
                 if isinstance(outcome, KbmeshError):
@@ -264,85 +250,67 @@ class RemoteBackend:
 
     async def close(self) -> None:
         """As the port has it. Calls in flight fail."""
-        self._closed = True
+        self._caller.close()
         self._slots.close()
         await self._provider.close()
 
-    async def _ask(self, batch: list[RemoteText], order: _Order, further: _Further) -> list[_Vector | KbmeshError]:
-        """What became of each text of a batch. Where the vendor refuses it, it is halved until the text that it refuses
-        is alone. Raises DeadlineExceeded and ShuttingDown."""
-        failure = await self._call(batch, order)
-        if not isinstance(failure, ProviderFailure):
-            return failure
-        if self._closed:
-            raise ShuttingDown
-        if failure.cause in OF_TEXTS and len(batch) > 1 and further.take(2):
-            middle = len(batch) // 2
-            return [
-                *await self._ask(batch[:middle], order, further),
-                *await self._ask(batch[middle:], order, further),
-            ]
-        first = batch[0]
-        if failure.cause is Cause.TOO_LONG and len(batch) == 1 and first.may_be_cut and further.take(1):
-            shorter = await self._blocking(
-                partial(
-                    self._preparer.shorten,
-                    first,
-                    failure.told_tokens,
-                    prefix=self._prefixes[order.input_type],
-                    truncation=order.truncation,
-                ),
-                [first.text],
-            )
-            return await self._ask([shorter], order, further)
-        self._note(failure)
-        limit, told = self._description.max_tokens, self._provider.traits.name
-        return [
-            to_error(
-                failure,
-                provider=told,
-                model=self._description.name,
-                limit=limit,
-                tokens=max(text.tokens + text.tokens_cut, limit + 1),
-            )
-            for text in batch
-        ]
+    async def _ask(self, batch: Sequence[RemoteText], order: _Order) -> list[_Vector | KbmeshError]:
+        """What became of each text of a batch. Raises DeadlineExceeded and ShuttingDown."""
+        further = Further()
+        asked = await isolate(batch, partial(self._call, order=order, further=further), further)
+        noted: set[int] = set()
+        outcomes: list[_Vector | KbmeshError] = []
+        for text, outcome in zip(batch, asked, strict=True):
+            if not isinstance(outcome, ProviderFailure):
+                outcomes.append(outcome)
+                continue
+            if id(outcome) not in noted:
+                noted.add(id(outcome))
+                self._caller.note(outcome)
+            outcomes.append(self._error(outcome, text))
+        return outcomes
 
-    async def _call(self, batch: list[RemoteText], order: _Order) -> list[_Vector | KbmeshError] | ProviderFailure:
-        """The vectors of one HTTP call that succeeds, or why none did. Raises DeadlineExceeded and ShuttingDown."""
-
-        async def attempt(seconds: float) -> ProviderAnswer:
-            if self._closed:
-                raise ShuttingDown
-            answer = await self._provider.embed(
-                [text.text for text in batch],
-                input_type=order.input_type,
+    async def _call(
+        self, batch: Sequence[RemoteText], *, order: _Order, further: Further
+    ) -> list[_Vector | KbmeshError] | ProviderFailure:
+        """The vectors of one call, or why there are none. One text that is too long is made shorter until it fits."""
+        while True:
+            outcome = await self._caller.call(
+                partial(self._attempt, texts=[text.text for text in batch], order=order), deadline=order.deadline
+            )
+            if not isinstance(outcome, ProviderFailure):
+                return self._read(batch, outcome)
+            text = batch[0]
+            too_long = outcome.cause is Cause.TOO_LONG and len(batch) == 1
+            if not (too_long and text.may_be_cut and further.take(1)):
+                return outcome
+            shorten = partial(
+                self._preparer.shorten,
+                text,
+                outcome.told_tokens,
+                prefix=self._prefixes[order.input_type],
                 truncation=order.truncation,
-                timeout_seconds=seconds,
             )
-            if len(answer.rows) != len(batch):
-                raise bad_answer(f"{len(answer.rows)} vectors for {len(batch)} texts")
-            return answer
+            batch = [await self._blocking(shorten, [text.text])]
 
-        for renewed in (False, True):
-            try:
-                answer = await persist(
-                    attempt,
-                    provider=self._provider.traits.name,
-                    patience=self._patience,
-                    deadline=order.deadline,
-                    observer=self._calls,
-                    clock=self._clock,
-                )
-            except ProviderFailure as failed:
-                failure = failed
-            else:
-                return self._read(batch, answer)
-            if failure.cause is not Cause.CREDENTIALS or renewed or not await self._renew_key():
-                break
-        return failure
+    async def _attempt(self, seconds: float, *, texts: Sequence[str], order: _Order) -> ProviderAnswer:
+        answer = await self._provider.embed(
+            texts, input_type=order.input_type, truncation=order.truncation, timeout_seconds=seconds
+        )
+        check_count(len(answer.rows), len(texts))
+        return answer
 
-    def _read(self, batch: list[RemoteText], answer: ProviderAnswer) -> list[_Vector | KbmeshError]:
+    def _error(self, failure: ProviderFailure, text: RemoteText) -> KbmeshError:
+        limit = self._description.max_tokens
+        return to_error(
+            failure,
+            provider=self._caller.provider,
+            model=self._description.name,
+            limit=limit,
+            tokens=max(text.tokens + text.tokens_cut, limit + 1),
+        )
+
+    def _read(self, batch: Sequence[RemoteText], answer: ProviderAnswer) -> list[_Vector | KbmeshError]:
         """The vectors of an answer, each checked for itself."""
         alone = len(batch) == 1
         counts = spread(answer.tokens, [text.tokens for text in batch])
@@ -375,52 +343,10 @@ class RemoteBackend:
             return InferenceFailed(self._description.name, "the model gave a vector of zeros")
         return (row / length).astype(np.float32) if self._shape.normalize else row
 
-    def _note(self, failure: ProviderFailure) -> None:
-        """Tells an operator, and has the model tried where it seems to be gone for good."""
-        if failure.cause in DEFINITE:
-            self._suspect = True
-        log.warning(
-            "provider_failed",
-            model=self._description.name,
-            provider=self._provider.traits.name,
-            cause=failure.cause.value,
-            status=failure.status,
-            detail=failure.detail,
-        )
-
-    async def _renew_key(self) -> bool:
-        """Whether there is another key by now."""
-        try:
-            key = await asyncio.to_thread(self._key_source.read, os.environ)
-        except ApiKeyError:
-            return False
-        if key.get_secret_value() == self._key.get_secret_value():
-            return False
-        self._key = key
-        self._provider.use_key(key)
-        log.info("key_renewed", model=self._description.name)
-        return True
-
     async def _blocking(self, work: Callable[[], T], texts: Sequence[str]) -> T:
         if sum(map(len, texts)) < LONG_TEXTS:
             return work()
         return await asyncio.to_thread(work)
-
-
-async def _all(work: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
-    """Does all of it at once. The first that raises ends the rest."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_started(each)) for each in work]
-    except BaseExceptionGroup as errors:
-        first = errors.exceptions[0]
-    else:
-        return [task.result() for task in tasks]
-    raise first
-
-
-async def _started(work: Callable[[], Awaitable[T]]) -> T:
-    return await work()
 
 
 def _raise_what_all_have(receipts: Sequence[TextReceipt]) -> None:

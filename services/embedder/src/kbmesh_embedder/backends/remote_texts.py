@@ -9,8 +9,9 @@ from kbmesh_rpc.errors import EmptyText, KbmeshError, TextTooLong
 from kbmesh_embedder.backends.port import Truncation
 from kbmesh_embedder.backends.provider_port import ProviderTraits
 
-CHARACTERS_PER_TOKEN = 8
-"""Of a text that is certainly too long. Prose in English has four to five."""
+CHARACTERS_PER_TOKEN = 16
+"""Beyond so many a text is certainly too long, and is not sent whole to be refused. Prose in English has four to
+five."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,6 +69,8 @@ class DocumentScore:
     """Tokens of the document that the model read."""
     tokens_cut: int = 0
     """Tokens of the document that stand in no window."""
+    tokens_estimated: bool = False
+    """Whether both numbers are estimates, because the model runs elsewhere and its tokenizer is not at hand."""
     windows: int = 0
     """Windows that were scored; `score` is their maximum."""
     error: KbmeshError | None = None
