@@ -8,7 +8,7 @@ import kbmesh_client
 
 def test_the_surface_is_this() -> None:
     assert set(kbmesh_client.__all__) == {
-        *("KbmeshClient", "AsyncKbmeshClient"),
+        *("KbmeshClient", "AsyncKbmeshClient", "TlsFiles", "TlsFilesError"),
         *("DEFAULT_ENDPOINT", "MAX_DOCUMENT_BYTES", "MAX_MESSAGE_BYTES", "RECONNECT_SECONDS"),
         *("KnowledgeBase", "RetrievalDefaults", "Placement", "Distance"),
         *("Rebuild", "RebuildState", "RebuildIncomplete", "RebuildNotFound"),

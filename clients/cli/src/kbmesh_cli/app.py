@@ -15,7 +15,7 @@ from kbmesh_cli.commands.evaluate import evaluate
 from kbmesh_cli.commands.ingest import ingest
 from kbmesh_cli.commands.search import search
 from kbmesh_cli.commands.up import down, up
-from kbmesh_cli.invocation import Invocation
+from kbmesh_cli.invocation import Invocation, tls_of
 
 DEFAULT_HOME = Path("~/.kbmesh")
 
@@ -51,6 +51,30 @@ def common(
         Path | None,
         typer.Option(help="Folder of the local mesh: models, data, logs. ~/.kbmesh by default.", envvar="KBMESH_HOME"),
     ] = None,
+    tls_ca: Annotated[
+        str | None,
+        typer.Option(
+            help="Speak TLS: PEM file of the authorities that the mesh's certificates come from; `system` for the "
+            "public ones.",
+            envvar="KBMESH_TLS_CA",
+        ),
+    ] = None,
+    tls_cert: Annotated[
+        str | None,
+        typer.Option(help="PEM file of your own certificate, where the mesh asks for one.", envvar="KBMESH_TLS_CERT"),
+    ] = None,
+    tls_key: Annotated[str | None, typer.Option(help="PEM file of its private key.", envvar="KBMESH_TLS_KEY")] = None,
+    tls_server_name: Annotated[
+        str | None,
+        typer.Option(
+            help="Name in the mesh's certificates, where it is not the host of the endpoint.",
+            envvar="KBMESH_TLS_SERVER_NAME",
+        ),
+    ] = None,
+    plaintext: Annotated[
+        bool,
+        typer.Option("--plaintext", help="Let plain text go to another machine.", envvar="KBMESH_ALLOW_PLAINTEXT"),
+    ] = False,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
@@ -61,6 +85,8 @@ def common(
         tenant=tenant,
         home=Path(os.path.abspath((home or DEFAULT_HOME).expanduser())),
         home_named=home is not None,
+        tls=tls_of(ca=tls_ca, cert=tls_cert, key=tls_key, server_name=tls_server_name),
+        plaintext=plaintext,
     )
 
 

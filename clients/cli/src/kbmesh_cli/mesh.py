@@ -4,6 +4,8 @@ import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 
+from kbmesh_client import TlsFiles
+
 from kbmesh_cli.errors import CliError
 from kbmesh_cli.ports import LOOPBACK, METRICS_OFFSET
 from kbmesh_cli.processes import ServicePlan
@@ -33,9 +35,17 @@ def require_known(services: Sequence[str]) -> None:
 
 
 def plan_mesh(
-    *, home: Path, models_folder: Path, model: str, port_base: int, services: Sequence[str] = SERVICES
+    *,
+    home: Path,
+    models_folder: Path,
+    model: str,
+    port_base: int,
+    services: Sequence[str] = SERVICES,
+    tls: TlsFiles | None = None,
 ) -> list[ServicePlan]:
-    """Gives the plan of each service that is asked for, in the order in which they start."""
+    """Gives the plan of each service that is asked for, in the order in which they start. With `tls` they all speak
+    mutual TLS with the same certificate. Raises CliError where it is not whole."""
+    protection = _protection(tls)
     endpoints = {name: f"{LOOPBACK}:{port_base + index}" for index, name in enumerate(SERVICES)}
     settings = {
         "edge": {"DATA_FOLDER": str(home / "data" / "edge")},
@@ -47,7 +57,8 @@ def plan_mesh(
             "CHUNKER_ADDRESS": endpoints["chunker"],
             "EMBEDDER_ADDRESS": endpoints["embedder"],
             "RERANKER_ADDRESS": endpoints["reranker"],
-            "QDRANT_URL": f"http://{endpoints['edge']}",
+            "QDRANT_URL": f"{'https' if tls else 'http'}://{endpoints['edge']}",
+            **{f"QDRANT_{name}": path for name, path in protection.items()},
         },
     }
     # The edge first, for its collections take the longest to open; the retriever last, for it needs all others.
@@ -62,10 +73,26 @@ def plan_mesh(
                 "KBMESH_HOST": LOOPBACK,
                 "KBMESH_PORT": str(port_base + SERVICES.index(name)),
                 "KBMESH_METRICS_PORT": str(port_base + SERVICES.index(name) + METRICS_OFFSET),
+                **{f"KBMESH_TLS_{field}": path for field, path in protection.items()},
                 **{f"KBMESH_{field}": value for field, value in settings[name].items()},
             },
             log_path=home / "logs" / f"{name}.log",
+            tls=tls,
         )
         for name in reversed(SERVICES)
         if name in services
     ]
+
+
+def _protection(tls: TlsFiles | None) -> dict[str, str]:
+    """The files that each service is given, by the ends of its settings' names."""
+    if tls is None:
+        return {}
+    files = {"CA": tls.ca, "CERT": tls.cert, "KEY": tls.key}
+    if None in files.values():
+        raise CliError(
+            "USAGE",
+            "a mesh of one's own by TLS needs a certificate",
+            hint=f"name all of --tls-ca, --tls-cert and --tls-key; the certificate must be for {LOOPBACK}",
+        )
+    return {name: str(path) for name, path in files.items()}

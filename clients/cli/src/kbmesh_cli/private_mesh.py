@@ -30,7 +30,7 @@ def private_mesh(
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[MeshState]:
     """Runs a mesh of these services until the block ends. Its data go with it unless a home is named. `environment` is
-    set for its services besides that of this process.
+    set for its services besides that of this process. They speak plain text, on the loopback.
 
     Raises CliError where it cannot be started.
     """
@@ -75,7 +75,7 @@ def _start(
             stdout=subprocess.PIPE,
             stderr=None if show_progress else subprocess.DEVNULL,
             text=True,
-            env={**os.environ, **environment},
+            env={**_without_tls(os.environ), **environment},
             # Ctrl-C goes to this command alone, which stops the mesh once it has cleaned up.
             start_new_session=True,
         )
@@ -103,3 +103,8 @@ def _start(
             )
         messages().print("another program took a port meanwhile; trying others")
     raise AssertionError("the loop returns or raises")
+
+
+def _without_tls(environment: Mapping[str, str]) -> dict[str, str]:
+    """What the environment says of TLS is meant for the mesh that stays, not for this one on the loopback."""
+    return {name: value for name, value in environment.items() if not name.startswith("KBMESH_TLS_")}

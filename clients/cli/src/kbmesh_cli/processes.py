@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import grpc
+from kbmesh_client import TlsFiles
 
 from kbmesh_cli.errors import CliError
-from kbmesh_cli.health import CHANNEL_OPTIONS, Health, check_health_async
+from kbmesh_cli.health import Health, check_health_async, health_channel
 
 POLL_SECONDS = 0.1
 FIRST_BACKOFF_SECONDS = 0.5
@@ -44,6 +44,8 @@ class ServicePlan:
     """Its settings."""
     log_path: Path
     """Where its output goes."""
+    tls: TlsFiles | None = None
+    """How it is asked for its health. None: in plain text."""
 
     @property
     def endpoint(self) -> str:
@@ -179,7 +181,7 @@ class Supervisor:
     async def _await_serving(self, service: Running, timeout_seconds: float) -> None:
         end = time.monotonic() + timeout_seconds
         health = Health.UNREACHABLE
-        async with grpc.aio.insecure_channel(service.plan.endpoint, CHANNEL_OPTIONS) as channel:
+        async with health_channel(service.plan.endpoint, service.plan.tls) as channel:
             while health is not Health.SERVING:
                 if service.process.returncode is not None:
                     raise _died(service)

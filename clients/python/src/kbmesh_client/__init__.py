@@ -95,6 +95,7 @@ from kbmesh_client.retrieval import (
     Scores,
     StageTrace,
 )
+from kbmesh_client.tls import TlsFiles, TlsFilesError
 
 __all__ = [
     "DEFAULT_ENDPOINT",
@@ -187,4 +188,6 @@ __all__ = [
     "Stage",
     "StageTrace",
     "StrategyOptions",
+    "TlsFiles",
+    "TlsFilesError",
 ]

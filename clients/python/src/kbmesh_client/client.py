@@ -20,6 +20,7 @@ from kbmesh.retriever.v1 import (
     retriever_pb2_grpc,
 )
 
+from kbmesh_client.channels import open_channel
 from kbmesh_client.chunks import ChunkedDocument, ChunkingConfig
 from kbmesh_client.connection import (
     DEFAULT_ENDPOINT,
@@ -39,6 +40,7 @@ from kbmesh_client.knowledge_bases import KnowledgeBase, RetrievalDefaults
 from kbmesh_client.outgoing import OutgoingDocuments
 from kbmesh_client.reconnection import RECONNECT_SECONDS, Reconnection
 from kbmesh_client.retrieval import KnowledgeBasesLike, Profile, Retrieval, RetrievalOptions
+from kbmesh_client.tls import TlsFiles
 from kbmesh_client.wire.chunks import chunked_document_from_wire, config_to_wire, document_to_wire
 from kbmesh_client.wire.documents import (
     document_from_wire,
@@ -69,7 +71,9 @@ class KbmeshClient:
         chunker_endpoint: str | None = None,
         tenant: str = DEFAULT_TENANT,
         principals: Sequence[str] = (),
+        tls: TlsFiles | None = None,
         credentials: grpc.ChannelCredentials | None = None,
+        plaintext: bool = False,
         timeout_seconds: float = 10.0,
         max_message_bytes: int = MAX_MESSAGE_BYTES,
         max_document_bytes: int = MAX_DOCUMENT_BYTES,
@@ -79,7 +83,9 @@ class KbmeshClient:
         endpoint: host:port of the retriever, or a gRPC target such as "dns:///kbmesh-retriever:7400".
         chunker_endpoint: host:port of the chunker, which `chunk` needs. A mesh of `kbmesh up` has it at 127.0.0.1:7401.
         tenant, principals: who calls.
-        credentials: TLS; plain text without.
+        tls: TLS by files, which may change meanwhile. Without it, and without credentials, plain text.
+        credentials: TLS by gRPC's own object, which stays as it is.
+        plaintext: whether plain text may go to another machine. It always may on this one.
         timeout_seconds: deadline of a call that names none. Ingestion has no deadline unless it names one.
         """
         self._endpoint = endpoint
@@ -88,14 +94,12 @@ class KbmeshClient:
         self._timeout_seconds = timeout_seconds
         self._max_document_bytes = max_document_bytes
 
-        def open_channel(target: str) -> grpc.Channel:
+        def open_to(target: str) -> grpc.Channel:
             options = channel_options(target, max_message_bytes)
-            if credentials is None:
-                return grpc.insecure_channel(target, options)
-            return grpc.secure_channel(target, credentials, options)
+            return open_channel(target, options, tls=tls, credentials=credentials, plaintext=plaintext)
 
-        self._channel = open_channel(endpoint)
-        self._chunker_channel = open_channel(chunker_endpoint) if chunker_endpoint else self._channel
+        self._channel = open_to(endpoint)
+        self._chunker_channel = open_to(chunker_endpoint) if chunker_endpoint else self._channel
         self._knowledge_bases = knowledge_base_pb2_grpc.KnowledgeBaseServiceStub(self._channel)
         self._ingestion = ingestion_pb2_grpc.IngestionServiceStub(self._channel)
         self._profiles = profile_pb2_grpc.ProfileServiceStub(self._channel)

@@ -86,8 +86,19 @@ def channel_options(endpoint: str, max_message_bytes: int) -> Sequence[tuple[str
 
 
 def is_loopback(endpoint: str) -> bool:
-    """Tells whether the endpoint is on this machine."""
-    return endpoint.rpartition(":")[0] in ("localhost", "[::1]") or endpoint.startswith("127.")
+    """Tells whether a target in gRPC's name syntax is on this machine: a Unix socket, or loopback addresses alone."""
+    scheme, colon, rest = endpoint.partition(":")
+    if scheme in ("unix", "unix-abstract"):
+        return True
+    addresses = [endpoint]
+    if scheme == "dns" and colon:
+        addresses = [rest.rpartition("/")[2]]
+    elif scheme in ("ipv4", "ipv6") and colon:
+        addresses = rest.lstrip("/").split(",")
+    return all(
+        address.partition(":")[0] == "localhost" or address.startswith(("127.", "[::1]")) or address == "::1"
+        for address in addresses
+    )
 
 
 def service_config() -> dict[str, object]:

@@ -131,6 +131,7 @@ def _client(options: Invocation, chunker: str | None, *, needs_embedder: bool, m
     mesh = options.running_mesh()
     endpoint = chunker or (mesh.endpoint_of("chunker") if mesh else None)
     with contextlib.ExitStack() as stack:
+        alone = endpoint is None
         if endpoint is None:
             private = stack.enter_context(
                 private_mesh(
@@ -141,4 +142,4 @@ def _client(options: Invocation, chunker: str | None, *, needs_embedder: bool, m
                 )
             )
             endpoint = private.endpoint_of("chunker")
-        yield stack.enter_context(options.client_at(endpoint or "", chunker_endpoint=endpoint))
+        yield stack.enter_context(options.client_at(endpoint or "", chunker_endpoint=endpoint, private=alone))

@@ -71,7 +71,7 @@ def demo(
                 show_progress=False,
             )
         )
-        client = stack.enter_context(options.client_at(mesh.endpoint or ""))
+        client = stack.enter_context(options.client_at(mesh.endpoint or "", private=True))
         console.print(f"   ready at {mesh.endpoint}")
         console.print(f"[bold]2. Taking in {escape(str(folder))}[/]")
         counts = {name: _fill(client, name, folder, console) for name in KNOWLEDGE_BASES}

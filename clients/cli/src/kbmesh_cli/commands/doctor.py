@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from kbmesh_client import TlsFiles, TlsFilesError
 from rich.markup import escape
 from rich.table import Column, Table
 
@@ -180,7 +181,9 @@ def services(options: Invocation) -> Iterator[Finding]:
     mesh = options.running_mesh()
     if mesh is None:
         endpoint = options.resolved_endpoint()
-        finding = _service("retriever", endpoint, "is the address right, and is the mesh running there?")
+        asked = "with this certificate" if options.tls else "in plain text (--tls-ca speaks TLS)"
+        hint = f"is the address right, is the mesh running there, and does it let you in {asked}?"
+        finding = _service("retriever", endpoint, hint, options.tls)
         if finding.verdict is not Verdict.OK and not options.endpoint:
             finding = Finding(
                 check="mesh",
@@ -191,14 +194,17 @@ def services(options: Invocation) -> Iterator[Finding]:
         yield finding
         return
     for name, service in mesh.services.items():
-        finding = _service(name, service.endpoint, f"its log is {service.log}")
+        finding = _service(name, service.endpoint, f"its log is {service.log}", options.tls)
         times = "once" if service.restarts == 1 else f"{service.restarts} times"
         restarts = f", restarted {times}" if service.restarts else ""
         yield Finding(check=name, verdict=finding.verdict, detail=finding.detail + restarts, hint=finding.hint)
 
 
-def _service(name: str, endpoint: str, hint: str) -> Finding:
-    health = check_health(endpoint)
+def _service(name: str, endpoint: str, hint: str, tls: TlsFiles | None) -> Finding:
+    try:
+        health = check_health(endpoint, tls=tls)
+    except TlsFilesError as error:
+        return Finding(check=name, verdict=Verdict.ERROR, detail=f"{endpoint} is not asked: {error}")
     serving = health is Health.SERVING
     return Finding(
         check=name,

@@ -148,7 +148,7 @@ def _mesh(options: Invocation, *, keep: bool) -> Iterator[KbmeshClient]:
         private_mesh(
             models_folder=options.models_folder, home=options.home if keep else None, environment=environment
         ) as mesh,
-        options.client_at(mesh.endpoint or "") as client,
+        options.client_at(mesh.endpoint or "", private=True) as client,
     ):
         yield client
 

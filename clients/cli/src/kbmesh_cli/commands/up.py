@@ -58,7 +58,12 @@ def up(
     models_folder = models.expanduser().absolute() if models else options.models_folder
     with home_lock(options.home):
         plans = plan_mesh(
-            home=options.home, models_folder=models_folder, model=model, port_base=port_base, services=services
+            home=options.home,
+            models_folder=models_folder,
+            model=model,
+            port_base=port_base,
+            services=services,
+            tls=options.tls,
         )
         require_free(
             (purpose, port)

@@ -10,6 +10,16 @@ REASON_PREFIX = "ERROR_REASON_"
 STATUS_KEY = "grpc-status-details-bin"
 LOST_STATUS = "Internal error from Core"
 """What grpc.aio puts in the place of a server's status where a write fails as the call ends (grpc/grpc#36066)."""
+_TLS_FAILURES = {
+    "certificate has expired": "the server's certificate has expired",
+    "certificate is not yet valid": "the server's certificate is not valid yet; are the clocks right?",
+    "CERTIFICATE_VERIFY_FAILED": "the server's certificate comes from no authority that is trusted here; `ca` has them",
+    "Hostname Verification": "the server's certificate carries another name; `server_name` says which is meant",
+    "WRONG_VERSION_NUMBER": "the server speaks plain text",
+}
+"""What gRPC writes where a handshake fails, the more special before the more general."""
+_CLOSED_AT_ONCE = "Socket closed"
+"""With "last error" before it where it was while connecting, and not in the middle of a call."""
 
 
 def error_from_call(error: grpc.RpcError, *, endpoint: str, request_id: str) -> KbmeshError:
@@ -26,10 +36,7 @@ def error_from_call(error: grpc.RpcError, *, endpoint: str, request_id: str) -> 
         metadata = {}
         if code is grpc.StatusCode.UNAVAILABLE:
             metadata = {"dependency": endpoint}
-            # gRPC's text ends with the cause, as in "…: Failed to connect to remote host: Connection refused".
-            # Where a name has no address, brackets that were opened before it close there.
-            cause = text.rpartition(": ")[2].rstrip("]) ")
-            text = f"no kbmesh server answers at {endpoint} ({cause}); is it running there?"
+            text = _unavailable(text, endpoint)
         elif code is grpc.StatusCode.DEADLINE_EXCEEDED:
             metadata = {"stage": "client"}
             text = f"no answer from {endpoint} within the deadline"
@@ -50,6 +57,22 @@ def error_from_call(error: grpc.RpcError, *, endpoint: str, request_id: str) -> 
         request_id=metadata.get("request_id", request_id),
     )
     return kind(text or reason, details)
+
+
+def _unavailable(text: str, endpoint: str) -> str:
+    """What gRPC's text of a connection that could not be made means."""
+    for mark, meaning in _TLS_FAILURES.items():
+        if mark in text:
+            return f"no TLS connection to {endpoint}: {meaning}"
+    if _CLOSED_AT_ONCE in text and "last error" in text:
+        return (
+            f"{endpoint} closed the connection before any call: it wants TLS, or a client certificate, or another one "
+            "than it was shown; its log says which"
+        )
+    # The text ends with the cause, as in "…: Failed to connect to remote host: Connection refused". Where a name has no
+    # address, brackets that were opened before it close there.
+    cause = text.rpartition(": ")[2].rstrip("]) ")
+    return f"no kbmesh server answers at {endpoint} ({cause}); is it running there?"
 
 
 def _read_details(
