@@ -136,7 +136,7 @@ def _fused(words: Scored, vectors: Scored, telling: float, options: FusionOption
     return [fused.key.int for fused in fuse_lists(lists, options)]
 
 
-def _entries(scored: Scored) -> list[Entry]:
+def _entries(scored: Scored) -> list[Entry[UUID]]:
     return [Entry(key=UUID(int=place), score=score) for place, score in scored]
 
 

@@ -148,5 +148,5 @@ def fuse(by_words: Sequence[Ranking], by_vectors: Sequence[Ranking]) -> list[Ran
     ]
 
 
-def _entries(ranking: Ranking) -> list[Entry]:
+def _entries(ranking: Ranking) -> list[Entry[UUID]]:
     return [Entry(key=UUID(int=place), score=-rank) for rank, place in enumerate(ranking)]

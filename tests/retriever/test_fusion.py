@@ -15,7 +15,7 @@ lists_of_keys = st.lists(
 )
 
 
-def entries(*keys: UUID, weight: float = 1.0) -> list[Entry]:
+def entries(*keys: UUID, weight: float = 1.0) -> list[Entry[UUID]]:
     return [Entry(key=key, score=-float(place), weight=weight) for place, key in enumerate(keys)]
 
 

@@ -21,17 +21,17 @@ methods = st.sampled_from(METHODS)
 
 def ranked(
     channel: Channel, scores: dict[UUID, float], *, query: int = 0, trust: float = 1.0, weight: float = 1.0
-) -> RankedList:
+) -> RankedList[UUID]:
     entries = [Entry(key=key, score=score, weight=weight) for key, score in scores.items()]
     best_first = sorted(entries, key=lambda entry: (-entry.score, entry.key))
     return RankedList(query=query, channel=channel, entries=best_first, trust=trust)
 
 
-def both(words: dict[UUID, float], vectors: dict[UUID, float], *, trust: float = 1.0) -> list[RankedList]:
+def both(words: dict[UUID, float], vectors: dict[UUID, float], *, trust: float = 1.0) -> list[RankedList[UUID]]:
     return [ranked(Channel.KEYWORD, words, trust=trust), ranked(Channel.VECTOR, vectors)]
 
 
-def keys(lists: list[RankedList], **options: object) -> list[UUID]:
+def keys(lists: list[RankedList[UUID]], **options: object) -> list[UUID]:
     return [one.key for one in fuse_lists(lists, FusionOptions(**options))]  # type: ignore[arg-type]  # any of them
 
 

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from operator import itemgetter
 from typing import Any, Self, TypeVar
 from uuid import UUID
 
@@ -45,15 +46,14 @@ class Fragment:
     """White space that parts it from the chunks before it, as far as it is known."""
 
     @classmethod
-    def from_hit(cls, hit: Hit, scope: Scope) -> Self:
-        """Raises DependencyInvalidResponse where the hit has no usable id, score or payload, or is another tenant's
-        or knowledge base's: the store's filter is the wall, and this is the guard on it."""
-        check_hit(hit)
+    def from_checked_hit(cls, hit: Hit, scope: Scope) -> Self:
+        """Of a hit that `check_hit` let pass. Raises DependencyInvalidResponse where its payload cannot be used, or is
+        another tenant's or knowledge base's: the store's filter is the wall, and this is the guard on it."""
         return cls._read(hit.id, hit.payload, scope)
 
     @classmethod
     def from_chunk(cls, chunk: StoredChunk, scope: Scope) -> Self:
-        """Raises as `from_hit`."""
+        """Raises as `from_checked_hit`."""
         return cls._read(chunk.id, chunk.payload, scope)
 
     @classmethod
@@ -63,34 +63,33 @@ class Fragment:
                 "qdrant", f"point {chunk_id} is not of the knowledge base that was searched"
             )
         try:
+            document_id = _uuid(payload["document_id"])
+            generation, index, start, end, start_byte, end_byte = map(int, _numbers(payload))
+            heading_path, pages = payload.get("heading_path"), payload.get("pages")
+            metadata = payload.get("metadata")
             return _made(
                 cls,
                 chunk_id=chunk_id,
                 knowledge_base_id=scope.knowledge_base_id,
-                document_id=_uuid(payload["document_id"]),
-                generation=int(payload["generation"]),
-                index=int(payload["index"]),
+                document_id=document_id,
+                generation=generation,
+                version=(document_id, generation),
+                index=index,
                 text=str(payload["text"]),
                 context=str(payload.get("context") or ""),
-                span=_made(
-                    Span,
-                    start=int(payload["start"]),
-                    end=int(payload["end"]),
-                    start_byte=int(payload["start_byte"]),
-                    end_byte=int(payload["end_byte"]),
-                ),
+                span=_made(Span, start=start, end=end, start_byte=start_byte, end_byte=end_byte),
                 chunk_type=str(payload.get("chunk_type") or ""),
-                heading_path=tuple(map(str, payload.get("heading_path") or ())),
-                pages=tuple(map(int, payload.get("pages") or ())),
-                metadata=_texts(payload.get("metadata") or {}),
+                heading_path=tuple(map(str, heading_path)) if heading_path else (),
+                pages=tuple(map(int, pages)) if pages else (),
+                metadata=_texts(metadata) if metadata else {},
                 blank_before=str(payload.get("blank_before") or ""),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise DependencyInvalidResponse("qdrant", f"point {chunk_id} has a payload that cannot be read") from error
 
-    @property
+    @cached_property
     def version(self) -> tuple[UUID, int]:
-        """The document and which version of it."""
+        """The document and which version of it. Every stage asks for it."""
         return self.document_id, self.generation
 
     @property
@@ -107,15 +106,17 @@ def check_hit(hit: Hit) -> None:
         raise DependencyInvalidResponse("qdrant", f"point {hit.id} has a score that is no number")
 
 
+_numbers = itemgetter("generation", "index", "start", "end", "start_byte", "end_byte")
+
 _uuid = lru_cache(maxsize=16_384)(UUID)
 """The chunks of a document all name it, and so do those of the next question."""
 
 
-def _made(kind: type[D], **values: Any) -> D:
+def _made(kind: type[D], /, **values: Any) -> D:
     """As the class itself, for a frozen dataclass that checks nothing, of which `values` are all fields: its own
     constructor sets one after the other, which takes three times as long. A list has hundreds of fragments."""
     made = object.__new__(kind)
-    vars(made).update(values)
+    object.__setattr__(made, "__dict__", values)
     return made
 
 
@@ -179,9 +180,7 @@ class Candidate:
         return _changed(self, ranks=_changed(self.ranks, **ranks))
 
 
-def _changed(value: D, **changes: Any) -> D:
+def _changed(value: D, /, **changes: Any) -> D:
     """As `dataclasses.replace`, for classes that check nothing: a retrieval makes thousands of copies, and there that
     was most of its time."""
-    copy = object.__new__(type(value))
-    vars(copy).update(vars(value), **changes)
-    return copy
+    return _made(type(value), **{**vars(value), **changes})

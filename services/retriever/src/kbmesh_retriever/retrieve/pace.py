@@ -69,7 +69,8 @@ class Pace:
 
     def affordable(self, wanted: int, seconds: float) -> int:
         """How many of `wanted` fragments can be reranked in that time; 0 where it is not worth it."""
-        count = min(wanted, int(seconds / self.estimates.p95(Step.RERANK_ONE)))
+        each = self.estimates.p95(Step.RERANK_ONE)
+        count = wanted if each * wanted <= seconds else int(seconds / each)
         return count if count >= min(wanted, FEWEST_TO_RERANK) else 0
 
     def _rerank_seconds(self, question: Question) -> float:

@@ -1,5 +1,6 @@
 """From the lists of the knowledge bases to one order: fuse, deduplicate, rerank, with the thresholds on each."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
@@ -7,8 +8,8 @@ from uuid import UUID
 from kbmesh_rpc.errors import Reason
 
 from kbmesh_retriever.mesh.port import RerankerPort
-from kbmesh_retriever.retrieve.candidates import fuse
-from kbmesh_retriever.retrieve.deduplicate import deduplicate
+from kbmesh_retriever.retrieve.candidates import Standing, fuse
+from kbmesh_retriever.retrieve.deduplicate import Deduplicated, deduplicate
 from kbmesh_retriever.retrieve.estimates import Step
 from kbmesh_retriever.retrieve.fragment import Candidate
 from kbmesh_retriever.retrieve.pace import FEWEST_TO_RERANK, Pace
@@ -32,20 +33,18 @@ class Ranker:
         """In fused order, above the thresholds up to there, each saying something of its own."""
         estimates = self._pace.estimates
         started = estimates.clock()
-        with run.journal.timing(Stage.FUSE):
-            fused, note = fuse(run.found.lists, run.queries, run.question.fusion)
-            run.journal.decide(Stage.FUSE, note)
-            for candidate in fused:
-                run.passed.setdefault(candidate.target, set()).add(candidate.chunk_id)
-            sifted = _sift(run, fused, ScoreStage.FUSED)
-        run.journal.note(Stage.FUSE, fused, dropped=_reasons(sifted, fused, ScoreStage.FUSED))
         most = _most_candidates(run.question)
+        with run.journal.timing(Stage.FUSE):
+            order, note = fuse(run.found.lists, run.queries, run.question.fusion)
+            run.journal.decide(Stage.FUSE, note)
+            kept = _above_fused(run, order)
+            run.passed.update(one.target for one in kept)
+            candidates = [one.candidate() for one in kept[:most]]
         with run.journal.timing(Stage.DEDUPLICATE):
-            distinct = deduplicate(sifted[:most])
+            distinct = deduplicate(candidates)
         estimates.observe(Step.RANK, estimates.clock() - started)
-        reasons = {one.chunk_id: f"beyond the best {most}" for one in sifted[most:]}
-        reasons |= {dropped: f"says the same as {survivor}" for dropped, survivor in distinct.dropped.items()}
-        run.journal.note(Stage.DEDUPLICATE, sifted, dropped=reasons)
+        if run.question.explain:
+            _explain(run, order, kept, most, distinct)
         return distinct.survivors
 
     async def reranked(self, run: Run, survivors: Sequence[Candidate]) -> RerankOutcome:
@@ -67,7 +66,7 @@ class Ranker:
         _note_unused_thresholds(run, stages)
         for stage in stages:
             kept = _sift(run, kept, stage)
-        if question.strategy.reranks:
+        if question.strategy.reranks and question.explain:
             reasons = _reasons(kept, outcome.candidates, *stages)
             journal.note(Stage.RERANK, outcome.candidates, dropped=reasons, label=outcome.method.value)
         return RerankOutcome(candidates=tuple(kept), method=outcome.method, degradations=outcome.degradations)
@@ -115,8 +114,26 @@ def _note_unused_thresholds(run: Run, used: Sequence[ScoreStage]) -> None:
 def _sift(run: Run, candidates: Sequence[Candidate], stage: ScoreStage) -> tuple[Candidate, ...]:
     sifted = sift(candidates, run.targets, stage)
     for candidate in sifted.dropped:
-        run.passed[candidate.target].discard(candidate.chunk_id)
+        run.passed[candidate.target] -= 1
     return sifted.kept
+
+
+def _above_fused(run: Run, order: Sequence[Standing]) -> Sequence[Standing]:
+    """As `sift` does for candidates, which these are not yet."""
+    least = {
+        position: target.thresholds[ScoreStage.FUSED]
+        for position, target in run.targets.items()
+        if ScoreStage.FUSED in target.thresholds
+    }
+    return [one for one in order if one.fused >= least.get(one.target, -math.inf)] if least else order
+
+
+def _explain(run: Run, order: Sequence[Standing], kept: Sequence[Standing], most: int, distinct: Deduplicated) -> None:
+    fused, sifted = [one.candidate() for one in order], [one.candidate() for one in kept]
+    run.journal.note(Stage.FUSE, fused, dropped=_reasons(sifted, fused, ScoreStage.FUSED))
+    reasons = {one.chunk_id: f"beyond the best {most}" for one in sifted[most:]}
+    reasons |= {dropped: f"says the same as {survivor}" for dropped, survivor in distinct.dropped.items()}
+    run.journal.note(Stage.DEDUPLICATE, sifted, dropped=reasons)
 
 
 def _most_candidates(question: Question) -> int:

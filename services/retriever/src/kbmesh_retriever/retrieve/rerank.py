@@ -92,22 +92,22 @@ def blend(
     ranks = _ranks(reranked, relevances)
     cross_encoder = reranked.method == "cross_encoder"
     weight = PROBABILITY_WEIGHT if cross_encoder else LATE_INTERACTION_WEIGHT
-    best_fused = max(candidate.fused for candidate in candidates)
+    # All are 0 where one channel alone gave anything and its weight is 0.
+    best_fused = max(candidate.fused for candidate in candidates) or 1.0
     blended: list[Candidate] = []
     for index, candidate in enumerate(candidates):
         fused = candidate.fused / best_fused if cross_encoder else _closeness(index + 1)
         relevance = relevances.get(index)
-        if index not in ranks or relevance is None:
-            opinion = 0.0
-        elif cross_encoder:
-            candidate = candidate.with_scores(
-                rerank_logit=relevance.logit, rerank_probability=relevance.probability
-            ).with_ranks(rerank=ranks[index])
-            opinion = relevance.probability or 0.0
-        else:
-            candidate = candidate.with_scores(max_sim=relevance.max_sim).with_ranks(rerank=ranks[index])
-            opinion = _closeness(ranks[index])
-        blended.append(candidate.with_scores(final=weight * opinion + (1 - weight) * fused))
+        opinion, of_reranker = 0.0, {}
+        if index in ranks and relevance is not None:
+            candidate = candidate.with_ranks(rerank=ranks[index])
+            if cross_encoder:
+                of_reranker = {"rerank_logit": relevance.logit, "rerank_probability": relevance.probability}
+                opinion = relevance.probability or 0.0
+            else:
+                of_reranker = {"max_sim": relevance.max_sim}
+                opinion = _closeness(ranks[index])
+        blended.append(candidate.with_scores(**of_reranker, final=weight * opinion + (1 - weight) * fused))
     if cross_encoder:
         return tuple(sorted(blended, key=lambda one: -one.final))  # stable: ties stay in fused order
     return _within_falls(blended)

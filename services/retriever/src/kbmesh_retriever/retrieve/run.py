@@ -1,7 +1,8 @@
 """What one retrieval knows so far; the stages hand it on."""
 
+from collections import Counter
 from dataclasses import dataclass, field
-from uuid import UUID
+from functools import cached_property
 
 from kbmesh_rpc.errors import KbmeshError
 
@@ -24,9 +25,9 @@ class Run:
     failures: dict[int, KbmeshError] = field(default_factory=dict)
     """By place in the request."""
     found: SearchOutcome
-    passed: dict[int, set[UUID]] = field(default_factory=dict)
-    """Chunks of each knowledge base that passed all thresholds so far, by place in the request."""
+    passed: Counter[int] = field(default_factory=Counter)
+    """How many chunks of each knowledge base passed all thresholds so far, by place in the request."""
 
-    @property
+    @cached_property
     def targets(self) -> dict[int, Target]:
         return {target.position: target for target in self.plan.targets}

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -48,9 +49,8 @@ class Probe:
     sparse: SparseVector | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """A fragment in a list."""
+class Found(NamedTuple):
+    """A fragment in a list. A tuple, since a retrieval makes hundreds."""
 
     fragment: Fragment
     score: float
@@ -201,13 +201,13 @@ class Searcher:
 def _read(hits: Sequence[Hit], scope: Scope, fragments: dict[UUID, Fragment]) -> tuple[Found, ...]:
     """Each point once, best first; equal scores in the order of their ids, whatever order the store gave. `fragments`
     has those that another list held, and gets these."""
-    distinct: dict[UUID, Found] = {}
+    distinct: dict[int, Found] = {}  # by what each fragment is in memory: a UUID's hash is computed anew each time
     for hit in hits:
         check_hit(hit)
         fragment = fragments.get(hit.id)
         if fragment is None:
-            fragment = fragments[hit.id] = Fragment.from_hit(hit, scope)
-        distinct.setdefault(fragment.chunk_id, Found(fragment=fragment, score=hit.score))
+            fragment = fragments[hit.id] = Fragment.from_checked_hit(hit, scope)
+        distinct.setdefault(id(fragment), Found(fragment, hit.score))
     return tuple(sorted(distinct.values(), key=lambda found: (-found.score, found.fragment.chunk_id)))
 
 
