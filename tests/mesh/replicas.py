@@ -14,7 +14,7 @@ from pathlib import Path
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-SERVING_SECONDS = 60
+SERVING_SECONDS = 120
 END_SECONDS = 60
 REPLICAS = {"edge": 1, "chunker": 2, "embedder": 2, "reranker": 2, "retriever": 2}
 """In the order in which they start."""
