@@ -45,10 +45,14 @@ def test_the_schema_is_closed() -> None:
     """No map takes keys that it does not name, but those whose keys are the operator's own."""
     schema = json.loads((CHART / "values.schema.json").read_text())
     open_maps = {"labels", "annotations", "nodeSelector", "affinity", "podLabels", "podAnnotations"}
+    named_by_operators = {"remote_models"}
 
     def check(node: dict[str, object], path: str) -> None:
         properties = node.get("properties")
-        if node.get("type") == "object" and path.rpartition(".")[2] not in open_maps:
+        each = node.get("additionalProperties")
+        if path.rpartition(".")[2] in named_by_operators and isinstance(each, dict):
+            check(each, f"{path}.*")
+        elif node.get("type") == "object" and path.rpartition(".")[2] not in open_maps:
             assert node.get("additionalProperties") is False, path
         if isinstance(properties, dict):
             for name, below in properties.items():
