@@ -258,7 +258,9 @@ async def test_ingest_tells_of_every_document(script: Script, endpoint: str, kbm
         "tokens": 20,
         "truncated": 0,
         "pruned": 0,
+        "skipped": 0,
     }
+    assert printed["skipped_files"] == []
     assert printed["failures"] == [{"external_id": "docs/empty.md", "reason": "DOCUMENT_EMPTY"}]
     outcomes = {document["external_id"]: document["outcome"] for document in documents}
     assert outcomes == {"docs/a.md": "NEW", "docs/empty.md": "FAILED"}
@@ -266,6 +268,31 @@ async def test_ingest_tells_of_every_document(script: Script, endpoint: str, kbm
     assert done.code == 0
     assert "1 new, 0 changed, 0 unchanged, 1 failed" in done.out
     assert "DOCUMENT_EMPTY" in done.out
+
+
+async def test_a_name_that_would_command_the_terminal_is_shown_as_it_is(
+    script: Script, endpoint: str, kbmesh: Kbmesh, tmp_path: Path
+) -> None:
+    (tmp_path / "\x1b[2Jempty.md").write_text("")
+    done = await kbmesh("ingest", "handbook", tmp_path, "--base", tmp_path, "--endpoint", endpoint)
+    assert "failed \\x1b[2Jempty.md: DOCUMENT_EMPTY" in done.out
+    script.error = InvalidField("name", "is \x9b2J")
+    assert "\\x9b2J" in (await kbmesh("kb", "create", "x", "--endpoint", endpoint)).err
+
+
+async def test_ingest_names_the_links_that_lead_nowhere(endpoint: str, kbmesh: Kbmesh, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("text")
+    for number in range(7):
+        (tmp_path / "docs" / f"gone-{number}.md").symlink_to("nowhere")
+    arguments = ("ingest", "handbook", tmp_path / "docs", "--base", tmp_path, "--endpoint", endpoint)
+    done = await kbmesh(*arguments)
+    assert done.code == 0, "nobody is told to take in what is not there"
+    assert "skipped 7 paths: docs/gone-0.md (a link that leads nowhere), docs/gone-1.md" in done.out
+    assert "docs/gone-5.md" not in done.out
+    summary = (await kbmesh(*arguments, "--json")).lines()[-1]
+    assert summary["skipped"] == 7
+    assert [one["name"] for one in summary["skipped_files"]] == [f"docs/gone-{number}.md" for number in range(5)]
 
 
 async def test_a_folder_without_files_is_told_of(endpoint: str, kbmesh: Kbmesh, tmp_path: Path) -> None:

@@ -331,6 +331,23 @@ async def test_what_cannot_be_taken_in_says_why(workshop: Workshop) -> None:
     assert await workshop.points(kb) == 0
 
 
+async def test_ret_27_a_chunk_that_comes_twice_is_one_point_and_one_hit(workshop: Workshop) -> None:
+    """RET-27: two chunks of one document over characters 0 to 10."""
+    cut = workshop.paragraphs.chunk
+
+    async def twice(*arguments: Any, **named: Any) -> Chunked:
+        chunked = await cut(*arguments, **named)
+        (chunk,) = chunked.chunks
+        return replace(chunked, chunks=(chunk, replace(chunk, index=1)))
+
+    workshop.paragraphs.chunk = twice
+    kb = await workshop.make()
+    result = await workshop.ingest(kb, "d", "Pump one.")
+    assert (result.outcome, result.chunks, result.embedded) == ("new", 1, 1)
+    assert await workshop.points(kb) == 1
+    assert await texts_found(workshop, kb, "pump") == ["Pump one."]
+
+
 async def test_two_tenants_have_knowledge_bases_of_one_name(workshop: Workshop) -> None:
     ours = await workshop.make("notes", placement="shared")
     theirs = await workshop.make("notes", tenant="rival", placement="shared")

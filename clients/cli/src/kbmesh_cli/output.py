@@ -2,12 +2,15 @@
 
 import json
 import os
+import re
 import sys
+from collections.abc import Iterable
 from typing import TextIO
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
 from rich.rule import Rule
+from rich.segment import Segment
 
 from kbmesh_cli.errors import Failure
 
@@ -15,16 +18,31 @@ PIPED_WIDTH = 1000
 """Columns of what is not a terminal: a program that reads lines wants them whole."""
 RULE_WIDTH = 100
 """A rule is never wider."""
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""All but tab and line feed."""
+
+
+class _PlainConsole(Console):
+    """Shows control characters in place of obeying them: names of files and texts of documents are others', and an
+    escape sequence in one would command the terminal."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control or _CONTROL.search(segment.text) is None:
+                yield segment
+            else:
+                shown = _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), segment.text)
+                yield Segment(shown, segment.style)
 
 
 def results() -> Console:
     """The console of stdout. Made when needed, so that it follows a redirected stdout."""
-    return Console(highlight=False, width=_width(sys.stdout))
+    return _PlainConsole(highlight=False, width=_width(sys.stdout))
 
 
 def messages() -> Console:
     """The console of stderr."""
-    return Console(stderr=True, highlight=False, width=_width(sys.stderr))
+    return _PlainConsole(stderr=True, highlight=False, width=_width(sys.stderr))
 
 
 def _width(stream: TextIO) -> int | None:
