@@ -31,6 +31,8 @@ class SlowEmbedder:
     tokens_a_second: float
     slow_words: frozenset[str] = frozenset()
     """Texts that are one of these never end."""
+    queue_seconds: float = 0.0
+    """What every call waits for others' work."""
     broken_after: int | None = None
     """Calls after which nobody answers."""
     wrong: str = ""
@@ -46,7 +48,11 @@ class SlowEmbedder:
         if self.wrong and self.wrong in texts:
             raise InvalidField("texts", "refused")
         tokens = [len(text.split()) for text in texts]
-        needed = sum(tokens) / self.tokens_a_second if not self.slow_words & set(texts) else float("inf")
+        needed = (
+            self.queue_seconds + sum(tokens) / self.tokens_a_second
+            if not self.slow_words & set(texts)
+            else float("inf")
+        )
         self.seconds.append(min(needed, CALL_SECONDS))
         await asyncio.sleep(min(needed, CALL_SECONDS))
         if needed > CALL_SECONDS:
@@ -59,6 +65,7 @@ class SlowEmbedder:
             tokens_cut=(0,) * len(texts),
             model="slow",
             fingerprint=KB.model_fingerprint,
+            queue_seconds=self.queue_seconds,
         )
 
 
@@ -134,6 +141,18 @@ def test_a_model_that_becomes_slow_is_asked_for_one_text_and_then_for_what_it_ca
         assert embedder.calls[1] == 256, "and for more when it is fast again"
 
     run_virtually(story)
+
+
+@pytest.mark.parametrize(("queue_seconds", "least"), [(10, 95), (50, 30), (100, 24)])
+def test_a_model_that_works_for_others_most_of_the_time_still_gets_calls_worth_the_wait(
+    queue_seconds: float, least: int
+) -> None:
+    """Smaller calls would wait as long, each of them."""
+    embedder = SlowEmbedder(1_000, queue_seconds=queue_seconds)
+    [answer] = answers(embedder, chunks(600))
+    assert isinstance(answer, Embedded)
+    assert all(count >= least for count in embedder.calls[1:-1])
+    assert max(embedder.seconds) <= CALL_SECONDS
 
 
 def test_a_text_that_never_ends_fails_its_own_document() -> None:

@@ -146,7 +146,7 @@ class BulkEmbedding:
                 raise DependencyInvalidResponse(
                     "embedder", f"the embedder gave vectors of shape {embedded.vectors.shape}, expected was {shape}"
                 )
-            pace.took(clock() - started, texts=texts, tokens=embedded.tokens)
+            pace.took(clock() - started, queue_seconds=embedded.queue_seconds, texts=texts, tokens=embedded.tokens)
             return embedded
         raise AssertionError("the last attempt returns or raises")
 

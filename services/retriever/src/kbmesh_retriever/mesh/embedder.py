@@ -140,6 +140,7 @@ def _embedded(response: pb.EmbedResponse, texts: Sequence[str], expected_fingerp
         tokens_cut=tuple(receipt.tokens_cut for receipt in response.receipts),
         model=response.model,
         fingerprint=response.model_fingerprint,
+        queue_seconds=max(0.0, response.timings.queue_ms / 1000),
     )
 
 
@@ -173,4 +174,5 @@ def _joined(parts: Sequence[Embedded]) -> Embedded:
         tokens_cut=tuple(cut for part in parts for cut in part.tokens_cut),
         model=first.model,
         fingerprint=first.fingerprint,
+        queue_seconds=sum(part.queue_seconds for part in parts),
     )

@@ -32,6 +32,8 @@ class Embedded:
     tokens_cut: tuple[int, ...]
     model: str
     fingerprint: str
+    queue_seconds: float = 0.0
+    """Time in which the model worked on none of the texts, as far as the embedder tells."""
 
 
 class EmbedderPort(Protocol):
