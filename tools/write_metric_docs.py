@@ -14,8 +14,9 @@ SERVICES = ("retriever", "chunker", "embedder", "reranker", "edge")
 LIBRARIES = ("kbmesh_rpc", "kbmesh_onnx")
 
 LABELS: Mapping[str, str] = {
-    "backend": "which implementation runs a model: onnx, fake, late_interaction",
+    "backend": "which implementation runs a model: onnx, fake, late_interaction, or the name of a provider",
     "cache": "answers or query_vectors",
+    "cause": "why a call to a model's provider failed; [providers.md](providers.md#errors) has them",
     "counted_as": "what the scaler counted for a replica that did not answer: last_answer or mean",
     "dependency": "who is asked: embedder, reranker, catalog, language model, or the kind of vector store",
     "device": "the device in use, from the live session: cpu, cuda:0 and its name",
@@ -26,6 +27,7 @@ LABELS: Mapping[str, str] = {
     "grpc_method": "a method of the contract; `other` for all that is not",
     "grpc_service": "a service of the contract, with its package; `other` for all that is not",
     "grpc_type": "unary, client_stream, server_stream or bidi_stream",
+    "http_status": "2xx, 3xx, 4xx, 5xx, or none where there was no answer",
     "kind": "generation or knowledge_base",
     "lane": "interactive or bulk",
     "max_tokens": "what a model reads at most",

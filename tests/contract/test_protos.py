@@ -88,7 +88,7 @@ def test_an_added_field_breaks_nobody(tmp_path: Path) -> None:
     edit(
         workspace / EMBEDDER,
         lambda text: text.replace(
-            "  uint32 tokens_cut = 2;\n", "  uint32 tokens_cut = 2;\n  // New.\n  bool new = 4;\n"
+            "  uint32 tokens_cut = 2;\n", "  uint32 tokens_cut = 2;\n  // New.\n  bool new = 99;\n"
         ),
     )
     breaking = run(BUF, "breaking", "--against", ROOT, cwd=workspace)

@@ -267,12 +267,12 @@ async def test_metrics_of_a_model_are_there_at_zero_and_count(server: ProviderSe
         running(await make_application(settings), settings) as target,
         grpc.aio.insecure_channel(target) as channel,
     ):
-        assert (value("calls_total", status="2xx"), value("calls_total", status="5xx")) == (1, 0)
+        assert (value("calls_total", http_status="2xx"), value("calls_total", http_status="5xx")) == (1, 0)
         assert value("failures_total", cause="quota") == 0
         assert value("retries_total") == 0
         server.faults.append(Fault(status=500, headers={"retry-after": "0"}))
         await Embedder(channel).embed(["one"])
-        assert (value("calls_total", status="2xx"), value("calls_total", status="5xx")) == (2, 1)
+        assert (value("calls_total", http_status="2xx"), value("calls_total", http_status="5xx")) == (2, 1)
         assert (value("failures_total", cause="overloaded"), value("retries_total")) == (1, 1)
         assert value("call_seconds_count") == 3
 

@@ -16,7 +16,7 @@ class CallSeries:
         self.calls = Counter(
             f"{name}_calls_total",
             "HTTP calls to the provider of a model, by class of status; none is no answer.",
-            ["model", "status"],
+            ["model", "http_status"],
         )
         self.failures = Counter(f"{name}_failures_total", "Calls that failed, by cause.", ["model", "cause"])
         self.retries = Counter(f"{name}_retries_total", "Calls that repeat one that failed.", ["model"])
