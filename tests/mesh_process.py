@@ -40,6 +40,8 @@ class Mesh:
     port_base: int = field(default_factory=free_port_base)
     environment: dict[str, str] = field(default_factory=dict)
     """Settings of the services, on top of what `kbmesh up` gives them."""
+    command_environment: dict[str, str] = field(default_factory=dict)
+    """What every other command gets besides."""
     process: subprocess.Popen[str] | None = None
 
     def up(self) -> None:
@@ -98,7 +100,11 @@ class Mesh:
     def kbmesh(self, *arguments: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Runs the command against this mesh, with --json."""
         done = subprocess.run(
-            [KBMESH, "--home", self.home, *arguments, "--json"], capture_output=True, text=True, check=False
+            [KBMESH, "--home", self.home, *arguments, "--json"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, **self.command_environment},
         )
         if check:
             assert done.returncode == 0, done.stdout + done.stderr

@@ -18,9 +18,13 @@ Schema = dict[str, Any]
 SERVICES = ("retriever", "chunker", "embedder", "reranker", "edge")
 
 SET_BY_CHART = {
-    "": {"host", "port", "metrics_port", "grace_seconds", "max_connection_age_seconds", "trust_tenant_metadata"},
+    "": {
+        *("host", "port", "metrics_port", "grace_seconds", "max_connection_age_seconds", "trust_tenant_metadata"),
+        *("tls_cert", "tls_key", "tls_ca", "tls_allowed_callers", "tls_trusted_callers", "tls_require_client_cert"),
+        *("health_port", "allow_plaintext"),
+    },
     "retriever": {
-        *("home", "catalog_url", "qdrant_url", "qdrant_api_key"),
+        *("home", "catalog_url", "qdrant_url", "qdrant_api_key", "qdrant_ca", "qdrant_cert", "qdrant_key"),
         *("chunker_address", "embedder_address", "reranker_address", "cache", "redis_url"),
     },
     "chunker": {"embedder_address"},
@@ -68,6 +72,7 @@ STRATEGY: Schema = {
 }
 DIGEST: Schema = {"type": "string", "pattern": "^(sha256:[a-f0-9]{64})?$"}
 NAME: Schema = {"type": "string", "pattern": r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)?$"}
+DURATION: Schema = {"type": "string", "pattern": "^([0-9]+(h|m|s))+$"}
 PULL_POLICY: Schema = {"enum": ["Always", "IfNotPresent", "Never"]}
 
 
@@ -91,6 +96,13 @@ RULES: Sequence[tuple[str, Schema]] = (
     ("*.tag", {"type": "string", "pattern": "^([A-Za-z0-9_][A-Za-z0-9_.-]*)?$"}),
     ("serviceAccount.name", NAME),
     ("*existingSecret", NAME),
+    ("tls.secrets.*", NAME),
+    ("tls.certManager.issuer.kind", one_of("Issuer", "ClusterIssuer")),
+    ("tls.certManager.issuer.name", NAME),
+    ("tls.certManager.*uration", DURATION),
+    ("tls.certManager.renewBefore", DURATION),
+    ("tls.certManager.retrieverNames", list_of({"type": "string", "minLength": 1})),
+    ("tls.*allers", list_of({"type": "string", "pattern": "^[!-+\\-.-~]+$"})),
     ("*existingClaim", NAME),
     ("*storageClassName", NAME),
     ("*priorityClassName", NAME),
@@ -292,6 +304,25 @@ CONDITIONS: list[Schema] = [
     _when("catalog.kind", "external", then=[("catalog.existingSecret", FILLED)], why="The URL holds a password."),
     _when("catalog.kind", "trial", then=[("catalog.trial.password", {"minLength": 8})], why="It has no default."),
     _when("vectorStore.kind", "external", then=[("vectorStore.url", FILLED)], why="Nobody knows where it is."),
+    _when(
+        "tls.certManager.enabled",
+        True,
+        then=[("tls.certManager.issuer.name", FILLED)],
+        why="Nobody else knows who signs.",
+    ),
+    {
+        "$comment": "The retriever would not start: these stores speak plain text.",
+        "if": _nest(
+            "tls", {"properties": {"enabled": {"const": True}, "allowPlaintext": {"const": False}}}, required=True
+        ),
+        "then": {
+            "allOf": [
+                _nest("vectorStore.kind", {"enum": ["edge", "external"]}),
+                _nest("vectorStore.url", {"pattern": "^(https://.*)?$"}),
+                _nest("catalog.kind", {"enum": ["sqlite", "external"]}),
+            ]
+        },
+    },
     _when("cache.kind", "redis", then=[("cache.existingSecret", FILLED)], why="The URL holds a password."),
     _when("models.source", "image", then=[("models.image.reference", FILLED)], why="Nobody knows which."),
     _when(

@@ -128,5 +128,18 @@ MATRIX: dict[str, dict[str, Any]] = {
     **EXAMPLES,
 }
 
+TLS_SECRETS = {
+    part: f"certificate-{part}" for part in ("retriever", "chunker", "embedder", "reranker", "command", "keda")
+}
+MATRIX["gpu-keda-tls"] = {
+    **EXAMPLES["gpu-keda"],
+    "vectorStore": {
+        **EXAMPLES["gpu-keda"]["vectorStore"],
+        "tls": {"existingSecret": "qdrant-tls", "showCertificate": True},
+    },
+    "tls": {"enabled": True, "secrets": TLS_SECRETS},
+    "ingest": {"enabled": True, "knowledgeBase": "wiki", "manifest": "/documents/manifest.jsonl"},
+}
+
 IMAGE_VOLUMES = {"mig"}
 """Sets that need Kubernetes 1.33."""

@@ -11,12 +11,18 @@ FIELDS = {
     "ScaledJob": {"jobTargetRef", "pollingInterval", "minReplicaCount", "maxReplicaCount", "triggers"},
     "ServiceMonitor": {"jobLabel", "selector", "endpoints", "namespaceSelector"},
     "PrometheusRule": {"groups"},
+    "TriggerAuthentication": {"secretTargetRef"},
+    "Certificate": {
+        *("secretName", "duration", "renewBefore", "privateKey", "usages", "dnsNames", "issuerRef"),
+    },
 }
 VERSIONS = {
     "ScaledObject": "keda.sh/v1alpha1",
     "ScaledJob": "keda.sh/v1alpha1",
     "ServiceMonitor": "monitoring.coreos.com/v1",
     "PrometheusRule": "monitoring.coreos.com/v1",
+    "TriggerAuthentication": "keda.sh/v1alpha1",
+    "Certificate": "cert-manager.io/v1",
 }
 
 
@@ -33,5 +39,5 @@ def test_custom_resources_have_known_fields(helm: Helm) -> None:
                 assert all(isinstance(value, str) for value in trigger["metadata"].values())
             for group in manifest["spec"].get("groups", []):
                 for rule in group["rules"]:
-                    assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
+                    assert set(rule) <= {"alert", "record", "expr", "for", "labels", "annotations"}
     assert seen == set(FIELDS)

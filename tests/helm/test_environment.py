@@ -59,7 +59,9 @@ def test_services_take_the_environment(
                 patch.setenv(variable, value)
             settings = load_settings(settings_classes[pod.component], service=pod.component, argv=[])
         ports = {port["name"]: port["containerPort"] for port in pod.main["ports"]}
-        assert ports == {"grpc": settings.port, "metrics": settings.metrics_port}, pod
+        health = {"health": settings.health_port} if settings.health_port else {}
+        assert ports == {"grpc": settings.port, "metrics": settings.metrics_port, **health}, pod
+        assert settings.allow_plaintext or not settings.plaintext_edges(), f"{pod} would not start"
         assert settings.host == "0.0.0.0", pod
 
 

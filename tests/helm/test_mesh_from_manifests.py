@@ -19,12 +19,21 @@ from typing import Any
 
 import grpc
 import pytest
+from authority import Authority
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from helm.rendered import Helm, Manifest, Pod, Rendered, environment
 
 BIN = Path(sys.executable).parent
 START_SECONDS = 60
 
+MUTUAL_TLS: dict[str, Any] = {
+    "tls": {
+        "enabled": True,
+        "certManager": {"enabled": True, "issuer": {"name": "authority"}},
+        "callers": ["agent"],
+        "trustedCallers": ["agent"],
+    }
+}
 VALUES: dict[str, Any] = {
     "models": {"source": "none"},
     "embedder": {"settings": {"backend": "fake"}, "autoscaling": {"by": "keda"}},
@@ -41,6 +50,8 @@ class Loopback:
     folder: Path
     ports: dict[str, int] = field(default_factory=dict)
     """The port that stands for a component's Services."""
+    health_ports: dict[str, int] = field(default_factory=dict)
+    """And the one for its probes, where the first speaks TLS."""
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def environment_of(self, container: Manifest, component: str) -> dict[str, str]:
@@ -58,12 +69,22 @@ class Loopback:
             (self.folder / component / mount["name"]).mkdir(parents=True, exist_ok=True)
         return found
 
+    def mount_certificates(self, authority: Authority) -> None:
+        """What cert-manager and the kubelet do: each pod gets the certificate that the chart asks for."""
+        certificates = {each["spec"]["secretName"]: each["spec"] for each in self.rendered.of_kind("Certificate")}
+        for pod in self.rendered.pods():
+            for volume in pod.spec["volumes"]:
+                if spec := certificates.get(volume.get("secret", {}).get("secretName")):
+                    authority.issue(self.folder / pod.component / volume["name"], *spec["dnsNames"])
+
     def start(self, pod: Pod) -> None:
         loopback = {
             "KBMESH_HOST": "127.0.0.1",
             "KBMESH_PORT": str(self.ports[pod.component]),
             "KBMESH_METRICS_PORT": "0",
         }
+        if pod.component in self.health_ports:
+            loopback["KBMESH_HEALTH_PORT"] = str(self.health_ports[pod.component])
         with (self.folder / f"{pod.component}.log").open("wb") as log:
             self.processes[pod.component] = subprocess.Popen(
                 [sys.executable, "-m", f"kbmesh_{pod.component}"],
@@ -75,7 +96,8 @@ class Loopback:
 
     def probe(self, pod: Pod, kind: str) -> bool:
         """What the kubelet does with a gRPC probe."""
-        with grpc.insecure_channel(f"127.0.0.1:{self.ports[pod.component]}") as channel:
+        port = self.health_ports.get(pod.component, self.ports[pod.component])
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
             request = health_pb2.HealthCheckRequest(service=pod.main[kind]["grpc"]["service"])
             try:
                 answer = health_pb2_grpc.HealthStub(channel).Check(request, timeout=2)
@@ -105,14 +127,23 @@ class Loopback:
         )
 
 
-@pytest.fixture
-def cluster(helm: Helm, tmp_path: Path) -> Iterator[Loopback]:
-    rendered = helm.render(VALUES)
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@pytest.fixture(params=["plain text", "mutual TLS"])
+def cluster(request: pytest.FixtureRequest, helm: Helm, tmp_path: Path) -> Iterator[Loopback]:
+    tls = request.param == "mutual TLS"
+    rendered = helm.render({**VALUES, **MUTUAL_TLS} if tls else VALUES)
     found = Loopback(rendered=rendered, folder=tmp_path)
     for pod in rendered.servers():
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            found.ports[pod.component] = free.getsockname()[1]
+        found.ports[pod.component] = _free_port()
+        if tls:
+            found.health_ports[pod.component] = _free_port()
+    if tls:
+        found.mount_certificates(Authority())
     yield found
     for process in found.processes.values():
         process.kill()

@@ -49,9 +49,10 @@ def test_memory_is_limited(rendered: Rendered) -> None:
 def test_servers_have_three_probes_by_grpc(rendered: Rendered) -> None:
     assert rendered.servers()
     for pod in rendered.servers():
-        (grpc,) = [port["containerPort"] for port in pod.main["ports"] if port["name"] == "grpc"]
+        ports = {port["name"]: port["containerPort"] for port in pod.main["ports"]}
+        asked = ports.get("health", ports["grpc"])
         startup, readiness, liveness = (pod.main[f"{kind}Probe"] for kind in ("startup", "readiness", "liveness"))
-        assert {probe["grpc"]["port"] for probe in (startup, readiness, liveness)} == {grpc}, pod
+        assert {probe["grpc"]["port"] for probe in (startup, readiness, liveness)} == {asked}, pod
         # A model that is not there yet must not end the process: only `liveness` may.
         assert startup["grpc"]["service"] == liveness["grpc"]["service"] == "liveness", pod
         assert readiness["grpc"]["service"] not in {"", "liveness"}, pod

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from helm.matrix import MATRIX
+from helm.matrix import MATRIX, TLS_SECRETS
 from helm.rendered import Helm, Pod, walk
 
 GIVEN = {
@@ -18,6 +18,12 @@ GIVEN = {
         ("PersistentVolumeClaim", "engines"),
     },
     "gpu-keda": {("Secret", "kbmesh-postgres"), ("Secret", "kbmesh-qdrant"), ("Secret", "kbmesh-redis")},
+    "gpu-keda-tls": {
+        *(("Secret", f"kbmesh-{name}") for name in ("postgres", "qdrant", "redis")),
+        ("Secret", "qdrant-tls"),
+        # KEDA reads its own by its TriggerAuthentication.
+        *(("Secret", name) for part, name in TLS_SECRETS.items() if part != "keda"),
+    },
     "cpu-hpa": {("Secret", "kbmesh-postgres")},
     "nightly-ingest": {("PersistentVolumeClaim", "documents")},
 }
@@ -47,6 +53,7 @@ def named_by(pod: Pod) -> Iterator[tuple[str, str]]:
 def test_what_pods_name_is_there(helm: Helm, name: str) -> None:
     rendered = helm.render(MATRIX[name])
     made = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in rendered.manifests}
+    made |= {("Secret", certificate["spec"]["secretName"]) for certificate in rendered.of_kind("Certificate")}
     named = {reference for pod in rendered.pods() for reference in named_by(pod)}
     assert named - made == GIVEN.get(name, set())
 

@@ -48,6 +48,24 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         {"ingest": {"enabled": True, "mode": "scaledJob", "knowledgeBase": "a", "manifest": "b"}},
         "'/ingest/scaledJob/triggers'",
     ),
+    ("cert-manager without an issuer", {"tls": {"certManager": {"enabled": True}}}, "'/tls/certManager/issuer/name'"),
+    ("TLS without certificates", {"tls": {"enabled": True}}, "tls.secrets."),
+    (
+        "TLS with a Qdrant in plain text",
+        {"tls": {"enabled": True}, "vectorStore": {"kind": "external", "url": "http://qdrant.stores:6334"}},
+        "'/vectorStore/url'",
+    ),
+    (
+        "TLS with stores for trying out, which speak plain text",
+        {"tls": {"enabled": True}, "catalog": {"kind": "trial", "trial": {"password": "long-enough"}}},
+        "'/catalog/kind'",
+    ),
+    ("a caller with a comma", {"tls": {"callers": ["a,b"]}}, "'/tls/callers/0'"),
+    (
+        "files of TLS as settings",
+        {"chunker": {"settings": {"tls_cert": "/other/tls.crt"}}},
+        "'tls_cert' not allowed",
+    ),
     ("labels that select", {"pods": {"labels": {"app.kubernetes.io/name": "x"}}}, "'app.kubernetes.io/name'"),
     ("a tag in place of a digest", {"images": {"tools": {"digest": "v1"}}}, "'/images/tools/digest'"),
 ]

@@ -4,8 +4,10 @@ import pytest
 from helm.matrix import IMAGE_VOLUMES, MATRIX
 from helm.rendered import VERSIONS, Helm, Rendered
 
-CUSTOM_RESOURCES = {"ScaledObject", "ScaledJob", "ServiceMonitor", "PrometheusRule"}
-"""Kinds of KEDA and the Prometheus operator: test_custom_resources.py looks at them."""
+CUSTOM_RESOURCES = {
+    *("ScaledObject", "ScaledJob", "TriggerAuthentication", "ServiceMonitor", "PrometheusRule", "Certificate"),
+}
+"""Kinds of KEDA, the Prometheus operator and cert-manager: test_custom_resources.py looks at them."""
 
 
 @pytest.mark.parametrize("name", MATRIX)
@@ -55,3 +57,4 @@ def test_notes_have_the_first_call(helm: Helm) -> None:
     assert "port-forward service/mesh-kbmesh-retriever 7400:7400" in notes
     assert "kb create handbook" in notes
     assert "Nothing is authenticated" in notes
+    assert "tls.enabled is false" in notes

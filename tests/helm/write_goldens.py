@@ -12,7 +12,7 @@ from helm.matrix import MATRIX
 from helm.rendered import CHART, Helm
 
 FOLDER = Path(__file__).with_name("golden")
-NAMES = ("defaults", "gpu-keda")
+NAMES = ("defaults", "gpu-keda", "mutual-tls")
 
 
 def golden(helm: Helm, name: str) -> str:

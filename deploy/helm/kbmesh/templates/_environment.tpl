@@ -14,8 +14,7 @@
   value: {{ include "kbmesh.envValue" .values.drain.graceSeconds }}
 - name: KBMESH_MAX_CONNECTION_AGE_SECONDS
   value: {{ include "kbmesh.envValue" .values.maxConnectionAgeSeconds }}
-- name: KBMESH_TRUST_TENANT_METADATA
-  value: {{ include "kbmesh.envValue" .root.Values.trustTenantMetadata }}
+{{ include "kbmesh.transportEnvironment" . }}
 {{- $settings := merge (dict) .values.settings .root.Values.settings }}
 {{- range $field := keys $settings | sortAlpha }}
 - name: KBMESH_{{ upper $field }}

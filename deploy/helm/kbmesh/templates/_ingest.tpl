@@ -44,14 +44,16 @@ template:
           {{- end }}
         env:
           {{- include "kbmesh.commandEnvironment" . | nindent 10 }}
-          - name: KBMESH_ENDPOINT
-            value: {{ include "kbmesh.name" (dict "root" .root "component" "retriever") }}:7400
+          {{- include "kbmesh.callerEnvironment" . | nindent 10 }}
           - name: KBMESH_TENANT
             value: {{ $v.tenant | quote }}
         {{- include "kbmesh.resources" . | nindent 8 }}
         {{- include "kbmesh.containerSecurity" . | nindent 8 }}
         volumeMounts:
           - {name: tmp, mountPath: /tmp}
+          {{- if .root.Values.tls.enabled }}
+          {{- include "kbmesh.tlsMount" . | nindent 10 }}
+          {{- end }}
           {{- with $v.extraVolumeMounts }}
           {{- toYaml . | nindent 10 }}
           {{- end }}
@@ -59,6 +61,9 @@ template:
       - name: tmp
         emptyDir:
           sizeLimit: {{ $v.tmpSize }}
+      {{- if .root.Values.tls.enabled }}
+      {{- include "kbmesh.tlsVolume" (dict "root" .root "part" "command") | nindent 6 }}
+      {{- end }}
       {{- with $v.extraVolumes }}
       {{- toYaml . | nindent 6 }}
       {{- end }}

@@ -1,10 +1,10 @@
 {{/* What a component is, whatever the values say: ports, and the name in grpc.health.v1 that tells whether it serves. */}}
 {{- define "kbmesh.facts" -}}
-retriever: {port: 7400, metricsPort: 7500, health: kbmesh.retriever.v1.RetrieverService}
-chunker: {port: 7401, metricsPort: 7501, health: kbmesh.chunker.v1.ChunkerService}
-embedder: {port: 7402, metricsPort: 7502, health: kbmesh.embedder.v1.EmbedderService}
-reranker: {port: 7403, metricsPort: 7503, health: kbmesh.reranker.v1.RerankerService}
-edge: {port: 7404, metricsPort: 7504, health: qdrant.Qdrant}
+retriever: {port: 7400, metricsPort: 7500, healthPort: 7600, health: kbmesh.retriever.v1.RetrieverService}
+chunker: {port: 7401, metricsPort: 7501, healthPort: 7601, health: kbmesh.chunker.v1.ChunkerService}
+embedder: {port: 7402, metricsPort: 7502, healthPort: 7602, health: kbmesh.embedder.v1.EmbedderService}
+reranker: {port: 7403, metricsPort: 7503, healthPort: 7603, health: kbmesh.reranker.v1.RerankerService}
+edge: {port: 7404, metricsPort: 7504, healthPort: 7604, health: qdrant.Qdrant}
 qdrant: {port: 6334}
 postgres: {port: 5432}
 redis: {port: 6379}

@@ -104,23 +104,25 @@ resources:
      listens and falls when only a new process helps: a model that cannot be loaded yet is no reason for one. */}}
 {{- define "kbmesh.probes" -}}
 {{- $facts := index (include "kbmesh.facts" . | fromYaml) .component -}}
+{{- /* The kubelet speaks no TLS. */}}
+{{- $port := .root.Values.tls.enabled | ternary $facts.healthPort $facts.port -}}
 startupProbe:
   grpc:
-    port: {{ $facts.port }}
+    port: {{ $port }}
     service: liveness
   periodSeconds: 2
   timeoutSeconds: 2
   failureThreshold: {{ div (int .values.probes.startupSeconds) 2 }}
 readinessProbe:
   grpc:
-    port: {{ $facts.port }}
+    port: {{ $port }}
     service: {{ $facts.health }}
   periodSeconds: {{ .values.probes.readinessPeriodSeconds }}
   timeoutSeconds: 3
   failureThreshold: 2
 livenessProbe:
   grpc:
-    port: {{ $facts.port }}
+    port: {{ $port }}
     service: liveness
   periodSeconds: {{ .values.probes.livenessPeriodSeconds }}
   timeoutSeconds: 5

@@ -6,7 +6,23 @@
 {{ .Values.vectorStore.url }}
 {{- else -}}
 {{- $component := eq $kind "edge" | ternary "edge" "qdrant" -}}
-http://{{ include "kbmesh.name" (dict "root" . "component" $component) }}:{{ (index $facts $component).port }}
+{{ and .Values.tls.enabled (eq $kind "edge") | ternary "https" "http" }}://{{ include "kbmesh.name" (dict "root" . "component" $component) }}:{{ (index $facts $component).port }}
+{{- end -}}
+{{- end }}
+
+{{/* Files by which Qdrant is trusted, and by which it trusts the retriever. */}}
+{{- define "kbmesh.qdrantFiles" -}}
+{{- $of := .Values.vectorStore -}}
+{{- if or (and .Values.tls.enabled (eq $of.kind "edge")) (and (eq $of.kind "external") $of.tls.existingSecret) -}}
+{{- $folder := eq $of.kind "edge" | ternary "/tls" "/qdrant-tls" -}}
+- name: KBMESH_QDRANT_CA
+  value: {{ $folder }}/ca.crt
+{{- if or (eq $of.kind "edge") $of.tls.showCertificate }}
+- name: KBMESH_QDRANT_CERT
+  value: {{ $folder }}/tls.crt
+- name: KBMESH_QDRANT_KEY
+  value: {{ $folder }}/tls.key
+{{- end }}
 {{- end -}}
 {{- end }}
 
@@ -29,6 +45,9 @@ http://{{ include "kbmesh.name" (dict "root" . "component" $component) }}:{{ (in
     secretKeyRef:
       name: {{ .Values.vectorStore.existingSecret }}
       key: {{ .Values.vectorStore.secretKey }}
+{{- end }}
+{{- with include "kbmesh.qdrantFiles" . }}
+{{ . }}
 {{- end }}
 - name: KBMESH_CACHE
   value: {{ .Values.cache.kind | default "off" | quote }}

@@ -59,12 +59,30 @@ spec:
       metadata:
         scalerAddress: {{ include "kbmesh.name" . }}.{{ .root.Release.Namespace }}.svc:{{ $facts.port }}
         targetTokens: {{ $scaling.targetTokens | toJson | quote }}
+        {{- if .root.Values.tls.enabled }}
+        enableTLS: "true"
+      authenticationRef:
+        name: {{ include "kbmesh.name" . }}
+        {{- end }}
     {{- else }}
     - type: cpu
       metricType: Utilization
       metadata:
         value: {{ $scaling.targetCpuPercent | toJson | quote }}
     {{- end }}
+{{- if and .root.Values.tls.enabled (include "kbmesh.kedaAsks" .) }}
+{{- $secret := include "kbmesh.tlsSecret" (dict "root" .root "part" "keda") }}
+---
+apiVersion: keda.sh/v1alpha1
+kind: TriggerAuthentication
+metadata:
+  {{- include "kbmesh.metadata" . | nindent 2 }}
+spec:
+  secretTargetRef:
+    - {parameter: caCert, name: {{ $secret }}, key: ca.crt}
+    - {parameter: tlsClientCert, name: {{ $secret }}, key: tls.crt}
+    - {parameter: tlsClientKey, name: {{ $secret }}, key: tls.key}
+{{- end }}
 {{- end -}}
 {{- end }}
 

@@ -32,6 +32,9 @@ rollingUpdate:
   ports:
     - {name: grpc, containerPort: {{ $facts.port }}}
     - {name: metrics, containerPort: {{ $facts.metricsPort }}}
+    {{- if .root.Values.tls.enabled }}
+    - {name: health, containerPort: {{ $facts.healthPort }}}
+    {{- end }}
   {{- include "kbmesh.probes" . | nindent 2 }}
   {{- if gt (int (ceil .values.drain.preStopSeconds)) 0 }}
   lifecycle:
@@ -43,6 +46,9 @@ rollingUpdate:
   {{- include "kbmesh.containerSecurity" . | nindent 2 }}
   volumeMounts:
     - {name: tmp, mountPath: /tmp}
+    {{- if .root.Values.tls.enabled }}
+    {{- include "kbmesh.tlsMount" . | nindent 4 }}
+    {{- end }}
     {{- with .mounts }}
     {{- . | nindent 4 }}
     {{- end }}
@@ -71,6 +77,9 @@ spec:
     - name: tmp
       emptyDir:
         sizeLimit: {{ .values.tmpSize }}
+    {{- if .root.Values.tls.enabled }}
+    {{- include "kbmesh.tlsVolume" (dict "root" .root "part" .component) | nindent 4 }}
+    {{- end }}
     {{- with .volumes }}
     {{- . | nindent 4 }}
     {{- end }}
@@ -103,6 +112,7 @@ spec:
      replicas' addresses, for round robin, for the scaler's sum and for Prometheus. Takes {root, component, values}. */}}
 {{- define "kbmesh.services" -}}
 {{- $facts := index (include "kbmesh.facts" . | fromYaml) .component -}}
+{{- $protocol := .root.Values.tls.enabled | ternary "https" "kubernetes.io/h2c" -}}
 apiVersion: v1
 kind: Service
 metadata:
@@ -116,7 +126,7 @@ spec:
   selector:
     {{- include "kbmesh.selectorLabels" . | nindent 4 }}
   ports:
-    - {name: grpc, port: {{ $facts.port }}, targetPort: grpc, appProtocol: kubernetes.io/h2c}
+    - {name: grpc, port: {{ $facts.port }}, targetPort: grpc, appProtocol: {{ $protocol }}}
 ---
 apiVersion: v1
 kind: Service
@@ -128,7 +138,7 @@ spec:
   selector:
     {{- include "kbmesh.selectorLabels" . | nindent 4 }}
   ports:
-    - {name: grpc, port: {{ $facts.port }}, targetPort: grpc, appProtocol: kubernetes.io/h2c}
+    - {name: grpc, port: {{ $facts.port }}, targetPort: grpc, appProtocol: {{ $protocol }}}
     - {name: metrics, port: {{ $facts.metricsPort }}, targetPort: metrics}
 {{- end }}
 
