@@ -14,8 +14,8 @@ from pathlib import Path
 
 from training.examples import Pair, function_pairs, section_pairs
 
-QUESTIONS = 250
-PASSAGES = 1500
+QUESTIONS = 200
+PASSAGES = 800
 """Of a set, at most."""
 
 

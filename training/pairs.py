@@ -5,9 +5,9 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-MAX_TOKENS = 160
+MAX_TOKENS = 112
 """Of a pair in training. Served, it may be longer; here it is short for the sake of time."""
-QUERY_TOKENS = 64
+QUERY_TOKENS = 48
 
 
 class Pairs:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 BATCH_TOKENS = 1024
 SAVED_EVERY_SECONDS = 30.0
-THREADS = 2
+THREADS = 1
 
 Floats = NDArray[np.float32]
 Progress = Callable[[str], None]

@@ -63,8 +63,9 @@ def read_set(path: Path, *, most: int | None) -> Judged:
     with open_retrieval_set(path) as one:
         documents = list(one.documents())
         names = sorted(one.queries)
-        if most is not None and most < len(names):
-            names = random.Random(SEED).sample(names, most)
+        # Of two samples the smaller one is part of the larger.
+        random.Random(SEED).shuffle(names)
+        names = names[:most]
         return Judged(
             name=one.name,
             documents=tuple(name for name, _ in documents),

@@ -15,6 +15,7 @@ import os
 import random
 import time
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,18 @@ from torch import Tensor, nn
 
 from training.bert import CrossEncoder
 from training.blend import PROBABILITY_WEIGHT
+from training.focus import focus
 from training.group import Group, read_groups
 from training.pairs import Pairs
 
-GROUPS_A_STEP = 6
-FROZEN_LAYERS = 1
-LEARNING_RATE = 8e-5
-HEAD_LEARNING_RATE = 4e-4
-WARM_UP_STEPS = 30
+GROUPS_A_STEP = 4
+FROZEN_LAYERS = 2
+LEARNING_RATE = 1e-4
+HEAD_LEARNING_RATE = 5e-4
+WARM_UP_STEPS = 15
+PASSAGES_A_GROUP = 3
+"""The answer and the two wrong ones nearest to the top."""
+WORDS_A_PASSAGE = 70
 TEMPERATURE = 0.12
 """Of the blended scores, which reach 1 at most."""
 SOFT_SHARE = 0.1
@@ -38,7 +43,8 @@ SOFT_SHARE = 0.1
 SOFT_TEMPERATURE = 0.2
 LOGITS_SHARE = 0.5
 EACH_SHARE = 0.1
-THREADS = 2
+THREADS = 1
+"""On a machine that others use, two threads wait for each other most of the time, at four times the cost."""
 AVERAGED = 0.99
 """Of the weights that are kept: an exponential average over the steps."""
 
@@ -77,6 +83,32 @@ def loss_of(logits: Tensor, group: Group) -> Tensor:
 def rate_at(step: int, steps: int) -> float:
     """Share of the learning rate: rises for WARM_UP_STEPS, then falls to nothing in a line."""
     return min(1.0, (step + 1) / WARM_UP_STEPS) * max(0.0, 1 - step / steps)
+
+
+def chosen(groups: Sequence[Group], most: int | None, random_source: random.Random) -> list[Group]:
+    """`most` groups, shuffled: as many in which the fused order is wrong as others, while there are both. Of the wrong
+    ones alone it would be learnt that what is unlike the question answers it. Of each group, PASSAGES_A_GROUP
+    passages, shortened."""
+    shuffled = list(groups)
+    random_source.shuffle(shuffled)
+    kinds: tuple[list[Group], list[Group]] = ([], [])
+    for group in shuffled:
+        kinds[group.fused[group.labels.index(1)] >= max(group.fused)].append(group)
+    taken = [group for pair in zip_longest(*kinds) for group in pair if group is not None]
+    order = taken[:most]
+    random_source.shuffle(order)
+    return [
+        Group(
+            pool=group.pool,
+            query=group.query,
+            passages=tuple(
+                focus(group.query, passage, most_words=WORDS_A_PASSAGE) for passage in group.passages[:PASSAGES_A_GROUP]
+            ),
+            fused=group.fused[:PASSAGES_A_GROUP],
+            labels=group.labels[:PASSAGES_A_GROUP],
+        )
+        for group in order
+    ]
 
 
 class Run:
@@ -149,14 +181,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--into", type=Path, required=True)
     parser.add_argument("--most", type=int, help="groups to train with; all by default")
     parser.add_argument("--seed", type=int, default=20260)
+    parser.add_argument("--threads", type=int, default=THREADS, help="of PyTorch; 1 by default")
     parser.add_argument("--checkpoint-seconds", type=float, default=120)
     options = parser.parse_args(arguments)
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(options.threads)
     options.into.mkdir(parents=True, exist_ok=True)
     (options.into / "pid").write_text(str(os.getpid()), encoding="utf-8")
     groups = list(read_groups(options.groups / "train.jsonl"))
-    random.Random(options.seed).shuffle(groups)
-    groups = groups[: options.most]
+    groups = chosen(groups, options.most, random.Random(options.seed))
     steps = math.ceil(len(groups) / GROUPS_A_STEP)
     pairs = Pairs(options.encoder / "tokenizer.json")
     run = Run(options.encoder, options.into, seed=options.seed)
