@@ -174,11 +174,11 @@ class Stretches:
             yield Stretch(start=begin, end=end, around=around, about=definition, whole=True)
             return
         path = (*around, definition)
-        if not definition.apart and (own := self._with_comments(definition, begin, end, around)) is not None:
+        if not definition.apart and (kept := self._with_comments(definition, begin, end, around)) is not None:
             # What is around it has no room beside it: the head of a class, or the mark that closes one.
-            yield from self._gap(begin, own[0], around)
-            yield Stretch(start=own[0], end=own[1], around=around, about=definition, whole=True)
-            yield from self._gap(own[1], end, around)
+            yield from self._gap(begin, kept[0], around)
+            yield Stretch(start=kept[0], end=kept[1], around=around, about=definition, whole=True)
+            yield from self._gap(kept[1], end, around)
             return
         if not definition.apart and (bare := self._bare(definition, begin, end, around)) is not None:
             # What is written above it is long: it goes before it.
