@@ -103,6 +103,16 @@ async def test_a_number_that_no_enum_has_is_refused(
     assert await code_of(call(client, standing)) is grpc.StatusCode.INVALID_ARGUMENT
 
 
+async def test_a_name_of_any_length_is_answered(client: AsyncQdrantClient) -> None:
+    for name in ("absent\r\n\x1b" + "x" * 1_000_000, "\x00"):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await client.count(name)
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+        told = caught.value.details() or ""
+        assert len(told) <= 256
+        assert told.isprintable()
+
+
 @pytest.mark.parametrize(
     "call",
     [

@@ -9,12 +9,18 @@
     └── EngineFailed              INTERNAL
     FolderInUse                   the process ends: another one has the data folder
 
-The texts are worded as Qdrant words them, so that a client that reads them sees no difference.
+The texts are worded as Qdrant words them, so that a client that reads them sees no difference. They are bounded: a name
+of a megabyte in one would break the answer, which travels in HTTP/2 headers.
 """
+
+from kbmesh_rpc.errors import VALUE_CHARACTERS, readable
 
 
 class EdgeError(Exception):
     """A call that failed. `str()` is the text for the caller."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(readable(message, VALUE_CHARACTERS))
 
 
 class CollectionNotFound(EdgeError):
