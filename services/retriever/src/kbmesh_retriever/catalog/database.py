@@ -32,7 +32,7 @@ class Database:
 
     On SQLite writers of one process queue up on a lock of this process, because SQLite itself would let them poll;
     writers of other processes wait by its busy timeout. Raises DependencyUnavailable where the database cannot be
-    reached.
+    reached. Its errors do not show parameters, which are titles, names and the like, and would be in logs.
     """
 
     def __init__(self, url: str) -> None:
@@ -49,14 +49,20 @@ class Database:
                 raise ValueError("the catalog must outlive the process: give SQLite a file")
             self._sqlite_file = Path(parsed.database)
             self._writer = asyncio.Lock()
-            self._engine = create_async_engine(parsed, connect_args={"timeout": _BUSY_TIMEOUT_SECONDS})
+            self._engine = create_async_engine(
+                parsed, connect_args={"timeout": _BUSY_TIMEOUT_SECONDS}, hide_parameters=True
+            )
             _prepare_sqlite(self._engine.sync_engine)
             self._glances = Glances(self._sqlite_file)
             _prepare_sqlite(self._glances.engine)
         else:
             parsed, transport = _with_tls(parsed)
             self._engine = create_async_engine(
-                parsed, pool_pre_ping=True, isolation_level="READ COMMITTED", connect_args=transport
+                parsed,
+                pool_pre_ping=True,
+                isolation_level="READ COMMITTED",
+                connect_args=transport,
+                hide_parameters=True,
             )
             self._owners = Owners(self._engine)
             self._reading = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}

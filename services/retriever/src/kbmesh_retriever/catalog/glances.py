@@ -26,6 +26,7 @@ class Glances:
             URL.create("sqlite", database=str(file)),
             # A connection is used by one thread at a time, and not always by the same.
             connect_args={"timeout": _BUSY_TIMEOUT_SECONDS, "check_same_thread": False},
+            hide_parameters=True,
         )
         self._file = file
         self._threads = ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="catalog-glance")

@@ -1,0 +1,96 @@
+"""Each query of each dashboard is one that Prometheus takes, and has data while a mesh is at work."""
+
+import json
+import math
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from observability.busy import keep_busy
+from observability.prometheus_process import Prometheus, watching
+from observability.watched_mesh import WatchedMesh
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "tools"))
+from write_dashboards import DASHBOARDS  # noqa: E402 - the tools are no package
+
+PANELS = [(dashboard, panel) for dashboard in DASHBOARDS for panel in dashboard.panels]
+BUSY_SECONDS = 15.0
+
+
+def filled(expr: str) -> str:
+    """The query as Grafana asks it, for all releases and a short window."""
+    for name, value in (("$namespace", ".*"), ("$service", ".*"), ("$__rate_interval", "30s")):
+        expr = expr.replace(name, value)
+    assert "$" not in expr
+    return expr
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """One that has watched a mesh at work."""
+    mesh = WatchedMesh(folder=tmp_path_factory.mktemp("busy"))
+    try:
+        mesh.start()
+        with watching(mesh, mesh.folder) as found:
+            keep_busy(mesh, seconds=BUSY_SECONDS)
+            yield found
+    finally:
+        mesh.stop()
+
+
+@pytest.mark.needs("prometheus")
+@pytest.mark.timeout(240)
+def test_every_query_has_data_or_a_reason_to_have_none(prometheus: Prometheus) -> None:
+    silent, spoke = [], []
+    for dashboard, panel in PANELS:
+        if dashboard.from_logs:
+            continue
+        for query in panel.queries:
+            samples = prometheus.query(filled(query.expr))
+            finite = [sample for sample in samples if math.isfinite(float(sample["value"][1]))]
+            if not finite and not query.empty:
+                silent.append(f"{dashboard.uid}: {panel.title}: {query.expr}")
+            if finite and query.legend:
+                names = set(re.findall(r"\{\{(\w+)\}\}", query.legend))
+                spoke += [
+                    f"{panel.title}: no label {name}"
+                    for sample in finite
+                    for name in names
+                    if name not in sample["metric"]
+                ]
+    assert silent == []
+    assert spoke == []
+
+
+def test_what_is_written_is_what_is_asked() -> None:
+    """The files are Grafana's: panels have places that do not overlap, sources, and the queries of the tools."""
+    for dashboard in DASHBOARDS:
+        page: dict[str, Any] = json.loads((ROOT / f"deploy/dashboards/{dashboard.uid}.json").read_text())
+        chart = json.loads((ROOT / f"deploy/helm/kbmesh/files/dashboards/{dashboard.uid}.json").read_text())
+        assert page == chart
+        assert [panel["title"] for panel in page["panels"]] == [panel.title for panel in dashboard.panels]
+        variables = {variable["name"] for variable in page["templating"]["list"]}
+        places: set[tuple[int, int]] = set()
+        for panel, wanted in zip(page["panels"], dashboard.panels, strict=True):
+            assert [target["expr"] for target in panel["targets"]] == [query.expr for query in wanted.queries]
+            assert panel["description"]
+            assert panel["datasource"]["uid"].strip("${}") in variables
+            grid = panel["gridPos"]
+            own = {(grid["x"] + x, grid["y"] + y) for x in range(grid["w"]) for y in range(grid["h"])}
+            assert not own & places, panel["title"]
+            assert all(x < 24 for x, _ in own)
+            places |= own
+            for target in panel["targets"]:
+                used = set(re.findall(r"\$(\w+)", target["expr"])) - {"__rate_interval", "__interval"}
+                assert used <= variables
+    assert len({dashboard.uid for dashboard in DASHBOARDS}) == len(DASHBOARDS)
+
+
+def test_no_panel_of_metrics_asks_for_a_tenant() -> None:
+    for dashboard, panel in PANELS:
+        if not dashboard.from_logs:
+            assert all("tenant" not in query.expr for query in panel.queries), panel.title
