@@ -41,6 +41,10 @@ metrics-docs: setup ## Write docs/metrics.md anew from the metrics that the code
 dashboards: setup ## Write the Grafana dashboards anew, and the chart's copy of them
 	$(BIN)/python tools/write_dashboards.py
 
+.PHONY: pictures
+pictures: setup ## Draw panels of the dashboards anew, from a Prometheus that watches a mesh at work (needs prometheus)
+	$(BIN)/python tests/observability/draw_pictures.py
+
 .PHONY: goldens
 goldens: setup .venv-helm/ready ## Write what the Helm chart renders to anew, for a review to read
 	$(BIN)/python tests/helm/write_goldens.py

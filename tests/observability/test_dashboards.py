@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from observability.busy import keep_busy
@@ -15,7 +16,8 @@ from observability.watched_mesh import WatchedMesh
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "tools"))
-from write_dashboards import DASHBOARDS  # noqa: E402 - the tools are no package
+from dashboard_svg import Line, Picture, page  # noqa: E402 - the tools are no package
+from write_dashboards import DASHBOARDS  # noqa: E402
 
 PANELS = [(dashboard, panel) for dashboard in DASHBOARDS for panel in dashboard.panels]
 BUSY_SECONDS = 15.0
@@ -94,3 +96,25 @@ def test_no_panel_of_metrics_asks_for_a_tenant() -> None:
     for dashboard, panel in PANELS:
         if not dashboard.from_logs:
             assert all("tenant" not in query.expr for query in panel.queries), panel.title
+
+
+def test_pictures_are_small_and_show_the_panels_that_are_to_be_drawn() -> None:
+    size = 0
+    for dashboard in DASHBOARDS:
+        drawn = [panel.title for panel in dashboard.panels if panel.drawn]
+        if not drawn:
+            continue
+        file = ROOT / f"docs/pictures/{dashboard.uid}.svg"
+        size += file.stat().st_size
+        texts = {element.text for element in ElementTree.parse(file).iter("{http://www.w3.org/2000/svg}text")}
+        assert set(drawn) <= texts, dashboard.uid
+    assert 0 < size < 300_000
+
+
+def test_a_gap_in_the_data_is_a_gap_in_the_line() -> None:
+    points = [(0.0, 1.0), (1.0, 2.0), (2.0, math.nan), (3.0, 2.0), (4.0, 1.0)]
+    drawn = page("Test & try", [Picture(title="a < b", unit="s", lines=[Line(name="x", points=points)])], seconds=4.0)
+    texts = [element.text for element in ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text")]
+    assert {"Test & try", "a < b", "2 s", "1 s", "0"} <= set(texts)
+    paths = [element.get("d", "") for element in ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}path")]
+    assert max(path.count("M") for path in paths) == 2

@@ -5,8 +5,8 @@ sampled. This module knows nothing of gRPC, so that domain modules may use it. A
 closed sets, never text of a request.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Literal
 
 from opentelemetry import trace
@@ -16,16 +16,31 @@ Attribute = str | bool | int | float
 _KINDS = {"internal": trace.SpanKind.INTERNAL, "client": trace.SpanKind.CLIENT}
 
 
-@contextmanager
+class _Nothing:
+    """In place of a span that nobody records."""
+
+    def __enter__(self) -> trace.Span:
+        return trace.INVALID_SPAN
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+
+_NOTHING = _Nothing()
+
+
 def span(
     name: str, *, kind: Literal["internal", "client"] = "internal", **attributes: Attribute
-) -> Iterator[trace.Span]:
+) -> AbstractContextManager[trace.Span]:
     """A child of the current span, current itself inside. An error that leaves it is its status, by its class alone: a
     message might quote a request. `client` is for what is asked of another process."""
-    current = trace.get_current_span()
-    if not current.is_recording():
-        yield current
-        return
+    return _recorded(name, kind, attributes) if trace.get_current_span().is_recording() else _NOTHING
+
+
+@contextmanager
+def _recorded(
+    name: str, kind: Literal["internal", "client"], attributes: Mapping[str, Attribute]
+) -> Iterator[trace.Span]:
     named = {key.replace("__", "."): value for key, value in attributes.items()}
     with trace.get_tracer("kbmesh").start_as_current_span(
         name, kind=_KINDS[kind], attributes=named, record_exception=False, set_status_on_exception=False
