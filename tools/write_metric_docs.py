@@ -22,6 +22,7 @@ LABELS: Mapping[str, str] = {
     "device": "the device in use, from the live session: cpu, cuda:0 and its name",
     "event": "started, finished or cancelled",
     "fault": "of a cache: unavailable, timeout, refused or broken",
+    "file": "the path of a certificate, from the settings: that of the mesh, and one for Qdrant where it is another",
     "fingerprint": "of a model: vectors of two fingerprints are never mixed",
     "grpc_code": "the code of a call's end, such as OK",
     "grpc_method": "a method of the contract; `other` for all that is not",
