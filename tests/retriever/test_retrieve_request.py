@@ -49,6 +49,14 @@ def test_ret_19_an_empty_name_is_refused() -> None:
     assert wrong_fields(ask("why?", "notes", "")) == ["knowledge_bases[1].knowledge_base"]
 
 
+def test_a_name_that_no_knowledge_base_can_have_is_not_repeated() -> None:
+    check(ask("why?", "k" * 63), LIMITS)
+    with pytest.raises(InvalidField) as caught:
+        check(ask("why?", "notes", "k" * 1_000_000), LIMITS)
+    assert [one.field for one in caught.value.field_violations] == ["knowledge_bases[1].knowledge_base"]
+    assert "kkk" not in caught.value.message
+
+
 def test_every_wrong_field_is_named_at_once() -> None:
     selectors = (
         Selector(knowledge_base="a", weight=0),

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from kbmesh_retriever.attribution.context_tokenizer import ContextTokenizers
 from kbmesh_retriever.retrieve.answer import Answer
 from kbmesh_retriever.retrieve.request import RetrievalLimits, Selector
 from kbmesh_retriever.retrieve.stage import RerankMethod, ScoreStage, Stage, Status, Strategy
@@ -164,11 +165,15 @@ async def test_without_the_tokenizer_that_was_asked_for_the_answer_says_why_its_
 ) -> None:
     await world.make("a", RESTART)
     limits = RetrievalLimits(context_tokenizers=frozenset({"gpt"}))
-    answer = await world.ask("restart", "a", context_tokenizer="gpt", parts={"limits": limits})
-    assert answer.context is not None
-    assert answer.context.estimated
-    ((stage, reason),) = degraded(answer)
-    assert (stage, reason) == (Stage.ATTRIBUTE, answer.context.uncounted and answer.context.uncounted.reason)
+    for tokenizers, reason in (
+        (ContextTokenizers({}), Reason.FEATURE_UNSUPPORTED),
+        (ContextTokenizers({"gpt": object()}), Reason.DEPENDENCY_INVALID_RESPONSE),
+    ):
+        parts = {"limits": limits, "tokenizers": tokenizers}
+        answer = await world.ask("restart", "a", context_tokenizer="gpt", parts=parts)
+        assert answer.context is not None
+        assert answer.context.estimated
+        assert degraded(answer) == [(Stage.ATTRIBUTE, reason)]
     without = await world.ask("restart", "a", context_budget_tokens=0)
     assert degraded(without) == []
 

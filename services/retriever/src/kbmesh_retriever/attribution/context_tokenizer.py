@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from kbmesh_rpc.errors import FeatureUnsupported
+from kbmesh_rpc.errors import DependencyInvalidResponse, FeatureUnsupported, shown
 
 
 class ContextTokenizers:
@@ -34,8 +34,17 @@ class ContextTokenizers:
         return frozenset(self._tokenizers)
 
     async def count(self, texts: Sequence[str], *, name: str) -> Sequence[int]:
-        """Tokens of each text. Raises KeyError for a name that is none of `names`."""
-        return await asyncio.to_thread(_count, self._tokenizers[name], texts)
+        """Tokens of each text. Raises FeatureUnsupported for a name that is none of `names`, and
+        DependencyInvalidResponse where the tokenizer fails."""
+        tokenizer = self._tokenizers.get(name)
+        if tokenizer is None:
+            raise FeatureUnsupported(f"the tokenizer {shown(name)}")
+        try:
+            return await asyncio.to_thread(_count, tokenizer, texts)
+        except Exception as error:  # the library raises a bare Exception
+            raise DependencyInvalidResponse(
+                "tokenizer", f"the tokenizer {shown(name)} failed: {type(error).__name__}"
+            ) from error
 
 
 def _paths(setting: str) -> dict[str, Path]:
