@@ -1,11 +1,11 @@
 """How well deadlines are kept: `python -m benchmarks.deadline [--json]`.
 
 Retrievals over a mesh in memory (`fake_mesh`) whose parts take a few milliseconds, and now and then far too long; the
-process and its clock are real. Reports, for each deadline, by how much answers came after it.
+process and its clock are real, its event loop and garbage collector as in a server. Reports, for each deadline, by how
+much answers came after it.
 """
 
 import argparse
-import asyncio
 import json
 import random
 import time
@@ -20,6 +20,7 @@ from kbmesh_rpc.deadline import Deadline
 from kbmesh_rpc.errors import KbmeshError
 
 from benchmarks.fake_mesh import TENANT, FakeMesh, make_fake_mesh
+from benchmarks.server_loop import run_as_in_a_server
 
 DEADLINES_MILLISECONDS = (20, 30, 50, 100, 200, 500)
 _KNOWLEDGE_BASES = 8
@@ -51,7 +52,7 @@ def measure(deadline_milliseconds: int, *, questions: int, seed: int = 4815) -> 
     chance = random.Random(seed)
     mesh = make_fake_mesh(_KNOWLEDGE_BASES)
     _disturb(mesh, chance)
-    return asyncio.run(_measure(mesh, deadline_milliseconds, questions))
+    return run_as_in_a_server(_measure(mesh, deadline_milliseconds, questions))
 
 
 def _disturb(mesh: FakeMesh, chance: random.Random) -> None:

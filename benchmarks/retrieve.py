@@ -6,10 +6,11 @@
 - `cache_to_empty_rpc`: an answer that was kept, as a multiple of a method that does nothing, on one server.
 - `rerank_p95_ms`: HYBRID_RERANK over this repository's documentation and code, by services in processes of their own
   with the real model. Left out without `--models`.
+
+What runs in this process has the event loop and the garbage collector as a server has them.
 """
 
 import argparse
-import asyncio
 import json
 import os
 import statistics
@@ -35,6 +36,7 @@ from benchmarks.fake_mesh import TENANT, FakeMesh, always, make_fake_mesh
 from benchmarks.ingest_mesh import MODEL, ingest_mesh
 from benchmarks.retrieve_server import EMPTY, KNOWLEDGE_BASES
 from benchmarks.served import service
+from benchmarks.server_loop import run_as_in_a_server
 
 _QUERY = "why does the payment fail?"
 _SEARCH_SECONDS = 0.05
@@ -93,7 +95,7 @@ def measure_overhead(knowledge_bases: int, *, questions: int) -> float:
                 raise SystemExit(f"not a full answer: {answer.degradations[0].message}")
         return statistics.median(took[questions // 5 :])
 
-    return asyncio.run(story())
+    return run_as_in_a_server(story())
 
 
 def measure_fanout(*, questions: int) -> tuple[float, float]:
@@ -119,7 +121,7 @@ def measure_fanout(*, questions: int) -> tuple[float, float]:
             took.append((time.perf_counter() - started) * 1000)
         return statistics.median(took)
 
-    return asyncio.run(story(1)), asyncio.run(story(8))
+    return run_as_in_a_server(story(1)), run_as_in_a_server(story(8))
 
 
 def _request(mesh: FakeMesh, *, strategy: Strategy = Strategy.HYBRID_RERANK) -> RetrievalRequest:

@@ -1,6 +1,7 @@
 """A pod is SERVING once it can answer, and not before."""
 
 import asyncio
+import gc
 import signal
 import socket
 
@@ -9,6 +10,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from kbmesh.chunker.v1 import chunker_pb2
 from kbmesh_rpc.channel import open_channel
+from kbmesh_rpc.garbage import settle
 from kbmesh_rpc.server import running, serve
 from kbmesh_rpc.settings import ServerSettings
 from rpc.chunker_application import CHUNKER, ChunkerApplication, settings, stub
@@ -31,6 +33,21 @@ async def test_grp_07_health_is_not_serving_until_the_warm_up_is_done(start: Sta
         for name in ("", CHUNKER):
             assert (await health.Check(health_pb2.HealthCheckRequest(service=name))).status == SERVING
         await stub(channel).Chunk(chunker_pb2.ChunkRequest())
+        server.signal(signal.SIGTERM)
+    assert await server.exit_code() == 0
+
+
+async def test_grp_10_a_long_load_is_no_reason_for_a_new_process(start: Start) -> None:
+    """GRP-10: liveness has a name of its own, which does not wait for models; readiness does."""
+    server = await start()
+    async with grpc.aio.insecure_channel(await server.address()) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        for _ in range(3):
+            assert (await health.Check(health_pb2.HealthCheckRequest(service="liveness"))).status == SERVING
+            assert (await health.Check(health_pb2.HealthCheckRequest(service=CHUNKER))).status == NOT_SERVING
+        server.allow("warm")
+        await server.logged("serving")
+        assert (await health.Check(health_pb2.HealthCheckRequest(service="liveness"))).status == SERVING
         server.signal(signal.SIGTERM)
     assert await server.exit_code() == 0
 
@@ -85,6 +102,32 @@ async def test_an_application_that_cannot_be_made_is_an_error() -> None:
         raise ValueError("no such folder")
 
     assert await serve(make, settings()) == 1
+
+
+async def test_the_garbage_collector_leaves_alone_what_a_warm_server_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking through it all holds every call up, and finds nothing."""
+    before = gc.get_threshold()
+    warm = asyncio.Event()
+
+    def settle_and_tell() -> None:
+        settle()
+        warm.set()
+
+    monkeypatch.setattr("kbmesh_rpc.server.settle", settle_and_tell)
+
+    async def make(_settings: ServerSettings) -> ChunkerApplication:
+        return ChunkerApplication()
+
+    serving = asyncio.create_task(serve(make, settings()))
+    try:
+        async with asyncio.timeout(30):
+            await warm.wait()
+        assert gc.get_freeze_count()
+        signal.raise_signal(signal.SIGTERM)
+        assert await serving == 0
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)
 
 
 async def test_running_closes_an_application_whose_warm_up_fails() -> None:

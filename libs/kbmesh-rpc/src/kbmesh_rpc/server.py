@@ -24,6 +24,7 @@ from kbmesh_rpc.channel import certificate_files
 from kbmesh_rpc.condition import Condition
 from kbmesh_rpc.deadline import Deadline
 from kbmesh_rpc.drain import Drain
+from kbmesh_rpc.garbage import settle
 from kbmesh_rpc.http2 import health_server_options, server_options
 from kbmesh_rpc.interceptors import HEALTH_SERVICE, CallInterceptor
 from kbmesh_rpc.logs import configure_logging, get_logger
@@ -278,6 +279,7 @@ async def _serve(application: Application, settings: ServerSettings, stop: async
         nonlocal failed
         try:
             await application.warm_up()
+            settle()
             await server.ready()
         except Exception:
             failed = True
