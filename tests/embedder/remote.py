@@ -77,4 +77,4 @@ async def embed(
     )
 
 
-__all__ = ["KEY", "KEY_ENV", "PROVIDERS", "embed", "needs_sdk", "remote_backend", "remote_settings"]
+__all__ = ["KEY", "KEY_ENV", "PROVIDERS", "SDKS", "embed", "needs_sdk", "remote_backend", "remote_settings"]

@@ -1,7 +1,6 @@
 """An embedder that serves a model of its own beside one at a vendor's, as its callers and operators see it."""
 
 import asyncio
-import io
 import json
 import logging
 from collections.abc import AsyncIterator, Iterator
@@ -11,16 +10,18 @@ from pathlib import Path
 import grpc
 import numpy as np
 import pytest
+import structlog
 from embedder.calls import Embedder, matrix, reason
-from embedder.remote import KEY_ENV, PROVIDERS, needs_sdk, remote_settings
+from embedder.remote import KEY_ENV, PROVIDERS, SDKS, embed, needs_sdk, remote_backend, remote_settings
 from embedder.test_loading import status, until_status, until_told
 from grpc_health.v1 import health_pb2
 from kbmesh.embedder.v1 import embedder_pb2 as pb2
 from kbmesh_embedder.application import EmbedderApplication, make_application
-from kbmesh_embedder.backends.remote_opening import fingerprint
+from kbmesh_embedder.backends.remote_opening import fingerprint, open_remote
 from kbmesh_embedder.remote_settings import RemoteEmbeddingModel
 from kbmesh_embedder.settings import EmbedderSettings
-from kbmesh_rpc.errors import FeatureUnsupported, Reason
+from kbmesh_onnx.batcher import QueueLimits
+from kbmesh_rpc.errors import FeatureUnsupported, KbmeshError, Reason
 from kbmesh_rpc.logs import configure_logging
 from kbmesh_rpc.provider.api_key import ApiKeyError
 from kbmesh_rpc.server import RunningServer, running
@@ -198,7 +199,6 @@ def everything_logged() -> Iterator[list[str]]:
     """At debug, where SDKs are most talkative, in the form in which the server writes it."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    stream = io.StringIO()
     configure_logging(EmbedderSettings(port=0, metrics_port=0, log_level="debug"), service="embedder")
     formatter = root.handlers[0].formatter
     records = Records()
@@ -208,7 +208,7 @@ def everything_logged() -> Iterator[list[str]]:
     root.handlers[:] = handlers
     root.setLevel(level)
     logging.captureWarnings(False)
-    stream.close()
+    structlog.reset_defaults()
 
 
 @pytest.fixture
@@ -254,6 +254,19 @@ async def test_no_key_and_no_text_is_in_any_log_error_metric_or_trace(
     for line in (*told, *everything_logged):
         for word in (KEY, KEY[:12], *SECRET_TEXT.split()):
             assert word not in line
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_an_sdk_has_no_logs_and_no_retries_of_its_own(
+    provider: str, server: ProviderServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.faults.append(Fault(status=500, times=-1))
+    async with remote_backend(provider, server, attempts=1) as backend:
+        for name in (SDKS[provider], f"{SDKS[provider]}.anything", "httpx", "httpx2", "httpcore", "httpcore2"):
+            assert not logging.getLogger(name).isEnabledFor(logging.CRITICAL), name
+        with pytest.raises(KbmeshError):
+            await embed(backend, ["one"])
+    assert len(server.requests) == 1
 
 
 async def test_metrics_of_a_model_are_there_at_zero_and_count(server: ProviderServer) -> None:
@@ -345,9 +358,6 @@ def test_a_fingerprint_names_all_that_a_vector_depends_on_and_nothing_else() -> 
 async def test_a_key_is_needed_where_none_is_said_to_be_needed_not(
     server: ProviderServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kbmesh_embedder.backends.remote_opening import open_remote
-    from kbmesh_onnx.batcher import QueueLimits
-
     needs_sdk("openai")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(ApiKeyError, match="OPENAI_API_KEY"):

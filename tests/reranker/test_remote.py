@@ -15,7 +15,7 @@ from kbmesh_onnx.batcher import QueueLimits
 from kbmesh_reranker.backends.fake import FakeBackend
 from kbmesh_reranker.backends.port import Priority, Reading, RerankBackend
 from kbmesh_reranker.backends.remote import RemoteBackend, logit_of
-from kbmesh_reranker.backends.remote_opening import open_remote
+from kbmesh_reranker.backends.remote_opening import describe, open_remote
 from kbmesh_reranker.relevance import CallLimits, rerank, sigmoid
 from kbmesh_reranker.remote_settings import RemoteRerankModel
 from kbmesh_rpc.errors import DeadlineExceeded, DependencyUnavailable, EmptyText, KbmeshError, Reason, ShuttingDown
@@ -288,9 +288,16 @@ async def test_many_documents_are_sent_in_several_calls_five_at_once(server: Pro
     assert all(document.score is not None for document in scores.documents)
 
 
-async def test_a_fingerprint_names_the_model_and_where_it_is() -> None:
-    from kbmesh_reranker.backends.remote_opening import describe
+async def test_the_query_has_its_part_of_what_the_vendor_reads(server: ProviderServer) -> None:
+    """What the vendor would cut in silence is not sent: with a long query, windows are shorter."""
+    document = " ".join(["word"] * 600)
+    async with remote_backend(server, max_windows=64) as backend:
+        short = await backend.score("red", [document], deadline=None)
+        long = await backend.score(" ".join(["red"] * 100), [document], deadline=None)
+    assert long.documents[0].windows > short.documents[0].windows
 
+
+async def test_a_fingerprint_names_the_model_and_where_it_is() -> None:
     def of(**changes: object) -> str:
         told = {"provider": "cohere", "model": "rerank-v3.5"} | changes
         return describe("name", RemoteRerankModel.model_validate(told)).fingerprint

@@ -27,6 +27,9 @@ from kbmesh_embedder.tei_servicer import TeiEmbedServicer, served_model
 
 SERVICE_NAME = DESCRIPTOR.services_by_name["EmbedderService"].full_name
 
+REMOTE_BATCH_TOKENS = 100_000
+"""By which the fill of a call to a vendor is measured, where no setting says how much one may hold."""
+
 
 class EmbedderApplication:
     """Loads the models when the server warms up, and closes them when it ends."""
@@ -102,9 +105,11 @@ async def open_backend(settings: EmbedderSettings, meter: LoadMeter, name: str) 
         batch_tokens=settings.batch_tokens,
         bulk_share=settings.bulk_share,
     )
-    metrics = meter.observe(name, model_metrics(name, batch_tokens=settings.batch_tokens))
+    remote = settings.remote_models.get(name)
+    batch_tokens = settings.batch_tokens if remote is None else remote.batch_tokens or REMOTE_BATCH_TOKENS
+    metrics = meter.observe(name, model_metrics(name, batch_tokens=batch_tokens))
     # Imported here, so that the one does not need what the other does.
-    if (remote := settings.remote_models.get(name)) is not None:
+    if remote is not None:
         from kbmesh_embedder.backends.remote_opening import open_remote
 
         return await asyncio.to_thread(

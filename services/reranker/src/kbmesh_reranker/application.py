@@ -33,6 +33,9 @@ TOKENIZE_STREAM_CONCURRENCY = 4
 
 NEEDED_KINDS: Mapping[str, Kind | None] = {"auto": None, "onnx": "cross_encoder", "late_interaction": "encoder"}
 
+REMOTE_BATCH_TOKENS = 100_000
+"""By which the fill of a call to a vendor is measured, where no setting says how much one may hold."""
+
 
 class RerankerApplication:
     """Loads the models when the server warms up, and closes them when it ends."""
@@ -110,9 +113,11 @@ def _open_backend(settings: RerankerSettings, meter: LoadMeter, name: str) -> Re
         bulk_share=settings.bulk_share,
     )
     windows, call_windows = settings.max_windows, settings.max_call_windows
-    metrics = meter.observe(name, model_metrics(name, batch_tokens=settings.batch_tokens))
+    remote = settings.remote_models.get(name)
+    batch_tokens = settings.batch_tokens if remote is None else remote.batch_tokens or REMOTE_BATCH_TOKENS
+    metrics = meter.observe(name, model_metrics(name, batch_tokens=batch_tokens))
     # Imported here, so that the one does not need what the others do.
-    if (remote := settings.remote_models.get(name)) is not None:
+    if remote is not None:
         from kbmesh_reranker.backends.remote_opening import open_remote
 
         return open_remote(

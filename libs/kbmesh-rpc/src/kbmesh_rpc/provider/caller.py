@@ -13,6 +13,7 @@ from kbmesh_rpc.logs import get_logger
 from kbmesh_rpc.provider.api_key import ApiKeyError, KeySource
 from kbmesh_rpc.provider.failure import DEFINITE, OF_TEXTS, Cause, ProviderFailure
 from kbmesh_rpc.provider.patience import CallObserver, Patience, persist
+from kbmesh_rpc.spans import span
 
 T = TypeVar("T")
 ItemT = TypeVar("ItemT")
@@ -102,7 +103,8 @@ class Caller:
         async def open_attempt(seconds: float) -> T:
             if self._closed:
                 raise ShuttingDown
-            return await attempt(seconds)
+            with span("provider call", kind="client", kbmesh__provider=self.provider, kbmesh__model=self._model):
+                return await attempt(seconds)
 
         try:
             return await persist(

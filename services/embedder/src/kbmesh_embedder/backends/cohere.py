@@ -42,7 +42,6 @@ class CohereProvider:
             raise FeatureUnsupported("the provider cohere: install kbmesh-embedder[cohere]") from error
         from kbmesh_embedder.backends.cohere_client import VECTORS, VectorsApartClient
 
-        silence("cohere")
         self._vectors = VECTORS
         self._api_error = import_module("cohere.core.api_error").ApiError
         self._timeout_error, self._request_error = http.TimeoutException, http.RequestError
@@ -70,6 +69,8 @@ class CohereProvider:
             cuts_as_told=True,
             refuses_long_texts=True,
         )
+        # At the end: what was imported on the way may have set levels of its own.
+        silence("cohere")
 
     @property
     def traits(self) -> ProviderTraits:

@@ -38,7 +38,6 @@ class HuggingFaceProvider:
             sdk, http = import_module("huggingface_hub"), import_module("httpx2")
         except ImportError as error:
             raise FeatureUnsupported("the provider huggingface: install kbmesh-embedder[huggingface]") from error
-        silence("huggingface_hub")
         self._sdk, self._http = sdk, http
         self._url = settings.address("")
         # The SDK's own follows redirects, which would carry texts to another host.
@@ -51,6 +50,8 @@ class HuggingFaceProvider:
             cuts_as_told=True,
             refuses_long_texts=True,
         )
+        # At the end: what was imported on the way may have set levels of its own.
+        silence("huggingface_hub")
 
     @property
     def traits(self) -> ProviderTraits:

@@ -39,7 +39,6 @@ class OpenAIProvider:
             raise FeatureUnsupported(
                 f"the provider {settings.provider}: install kbmesh-embedder[{settings.provider}]"
             ) from error
-        silence("openai")
         self._sdk = sdk
         self._client: AsyncOpenAI = sdk.AsyncOpenAI(
             api_key=NO_KEY,
@@ -69,6 +68,8 @@ class OpenAIProvider:
             cuts_as_told=False,
             refuses_long_texts=overlong == "refused",
         )
+        # At the end: what was imported on the way may have set levels of its own.
+        silence("openai")
 
     @property
     def traits(self) -> ProviderTraits:

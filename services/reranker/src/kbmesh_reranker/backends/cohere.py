@@ -35,7 +35,6 @@ class CohereProvider:
             sdk, http = import_module("cohere"), import_module("httpx")
         except ImportError as error:
             raise FeatureUnsupported("the provider cohere: install kbmesh-reranker[cohere]") from error
-        silence("cohere")
         self._api_error = import_module("cohere.core.api_error").ApiError
         self._timeout_error, self._request_error = http.TimeoutException, http.RequestError
         self._key = NO_KEY
@@ -52,6 +51,8 @@ class CohereProvider:
         self._model = settings.model or name
         self._max_tokens = settings.max_tokens
         self._traits = ProviderTraits(name=settings.provider, batch_items=1000, batch_tokens=500_000)
+        # At the end: what was imported on the way may have set levels of its own.
+        silence("cohere")
 
     @property
     def traits(self) -> ProviderTraits:

@@ -206,8 +206,9 @@ class RemoteBackend:
         self, documents: Sequence[str], *, beside: int, max_windows: int, reading: Reading
     ) -> list[Windows[str] | KbmeshError]:
         """The windows of each document; blocks."""
-        room = self._description.max_tokens if self._counter.exact else self._description.max_tokens // ESTIMATE_SHARE
-        room = max(1, room - self._counter.special_tokens)
+        # The query is read with each window, and has its part of what the model reads.
+        room = max(self._description.max_tokens // 4, self._description.max_tokens - beside)
+        room = max(1, (room if self._counter.exact else room // ESTIMATE_SHARE) - self._counter.special_tokens)
         budget = WindowBudget(self._max_call_windows)
         prepared: list[Windows[str] | KbmeshError] = []
         for index, document in enumerate(documents):
