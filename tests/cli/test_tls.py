@@ -86,6 +86,8 @@ async def test_a_caller_that_is_not_trusted_names_no_tenant(secure: str, authori
         with pytest.raises(AccessDenied) as caught:
             await client.get_knowledge_base("handbook")
     assert caught.value.reason == "UNAUTHENTICATED"
+    async with AsyncKbmeshClient(secure, tls=files(stranger)) as client:
+        await client.get_knowledge_base("handbook")
 
 
 @pytest.fixture
@@ -198,7 +200,8 @@ async def test_expired_certificates_are_said_to_be(script: Script, authority: Au
 
 
 @pytest.mark.parametrize(
-    "target", ["retriever:7400", "dns:///retriever:7400", "10.0.0.7:7400", "ipv4:127.0.0.1:1,10.0.0.7:1"]
+    "target",
+    ["retriever:7400", "dns:///retriever:7400", "10.0.0.7:7400", "ipv4:127.0.0.1:1,10.0.0.7:1", "127.0.0.1.a.b:1"],
 )
 def test_plain_text_leaves_the_machine_only_where_it_is_asked_for(target: str) -> None:
     with pytest.raises(ValueError, match="plain text would go to"):

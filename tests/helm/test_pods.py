@@ -53,9 +53,20 @@ def test_servers_have_three_probes_by_grpc(rendered: Rendered) -> None:
         asked = ports.get("health", ports["grpc"])
         startup, readiness, liveness = (pod.main[f"{kind}Probe"] for kind in ("startup", "readiness", "liveness"))
         assert {probe["grpc"]["port"] for probe in (startup, readiness, liveness)} == {asked}, pod
-        # A model that is not there yet must not end the process: only `liveness` may.
+        # GRP-10: a model that is not there yet must not end the process: only `liveness` may.
         assert startup["grpc"]["service"] == liveness["grpc"]["service"] == "liveness", pod
         assert readiness["grpc"]["service"] not in {"", "liveness"}, pod
+
+
+def test_grp_10_a_long_load_restarts_no_pod(helm: Helm) -> None:
+    """GRP-10: a model that loads for three minutes keeps a pod unready; neither startup nor liveness wait for it."""
+    for component in ("embedder", "reranker"):
+        pod = helm.render().pod(component)
+        for probe in ("startupProbe", "livenessProbe"):
+            assert pod.main[probe]["grpc"]["service"] == "liveness"
+        assert pod.main["readinessProbe"]["grpc"]["service"] not in {"", "liveness"}
+        startup = pod.main["startupProbe"]
+        assert startup["failureThreshold"] * startup["periodSeconds"] == 60, "for the process alone"
 
 
 def test_stores_have_three_probes(helm: Helm) -> None:

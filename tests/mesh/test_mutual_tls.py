@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from authority import Authority, Mounted
 from mesh_process import Mesh
 
@@ -15,6 +16,7 @@ def environment(mounted: Mounted) -> dict[str, str]:
     }
 
 
+@pytest.mark.timeout(300)
 def test_documents_go_in_and_answers_come_out_by_mutual_tls(make_mesh: Callable[[], Mesh], tmp_path: Path) -> None:
     authority, other = Authority(), Authority("other")
     services = authority.issue(tmp_path / "services", "mesh")

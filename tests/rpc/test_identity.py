@@ -138,6 +138,17 @@ async def test_where_metadata_is_not_trusted_an_anonymous_call_is_the_default_te
     assert witness.calls[0].tenant == "default"
 
 
+async def test_where_metadata_is_not_trusted_the_default_tenant_may_be_named_all_the_same(
+    application: ChunkerApplication, witness: Witness
+) -> None:
+    """The SDK always names one."""
+    async with running(application, settings(**UNTRUSTED)) as address, grpc.aio.insecure_channel(address) as channel:
+        await stub(channel).Chunk(REQUEST, metadata=(("kbmesh-tenant", "default"),))
+    assert (witness.calls[0].tenant, witness.calls[0].principals) == ("default", ())
+    metadata = {"kbmesh-tenant": "default", "kbmesh-principals": "ann"}
+    assert await refused(application, settings(**UNTRUSTED), metadata) is Reason.UNAUTHENTICATED
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "localhost", "::1"])
 def test_on_loopback_metadata_is_trusted(host: str) -> None:
     assert settings(host=host).caller_policy.trusts(())

@@ -1,6 +1,7 @@
 """Services talk to each other by mutual TLS, and whoever has no right to is refused before a call begins."""
 
 import asyncio
+import signal
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,14 @@ from kbmesh_rpc.call import CallContext, current_call
 from kbmesh_rpc.certificates import CertificateFiles, CertificateFilesError, Certificates, certificates_at
 from kbmesh_rpc.channel import calling_certificates, open_channel
 from kbmesh_rpc.errors import KbmeshError, Reason
+from kbmesh_rpc.scaler.peer_calls import PeerCalls
+from kbmesh_rpc.scaler.registrations import make_scaling
+from kbmesh_rpc.scaler.trigger import Peers
 from kbmesh_rpc.server import RunningServer, running
 from kbmesh_rpc.settings import ServerSettings
 from kbmesh_rpc.status import from_rpc_error
 from rpc.chunker_application import CHUNKER, ChunkerApplication, Context, settings, stub
+from rpc.conftest import Start
 
 REQUEST = chunker_pb2.ChunkRequest()
 SPIFFE = "spiffe://cluster.local/ns/search/sa/retriever"
@@ -376,3 +381,65 @@ def test_settings_that_do_not_belong_together_are_refused(chunker: Mounted) -> N
     ):
         with pytest.raises(ValueError, match="KBMESH_TLS"):
             settings(**wrong)
+
+
+async def test_plain_text_that_would_leave_the_machine_is_refused_at_the_start(start: Start) -> None:
+    server = await start(host="0.0.0.0")
+    assert await server.exit_code() == 1
+    [refusal] = [event["event"] for event in server.events if event["level"] == "error"]
+    assert "KBMESH_HOST=0.0.0.0 without KBMESH_TLS_CERT" in refusal
+    assert "KBMESH_ALLOW_PLAINTEXT" in refusal
+    assert not any(event["event"] == "listening" for event in server.events)
+
+
+async def test_plain_text_that_is_allowed_is_warned_of(start: Start) -> None:
+    server = await start(host="0.0.0.0", allow_plaintext=True)
+    await server.address()
+    [warning] = [event for event in server.events if event["level"] == "warning"]
+    assert warning["connections"] == ["KBMESH_HOST=0.0.0.0 without KBMESH_TLS_CERT"]
+    server.signal(signal.SIGTERM)
+    assert await server.exit_code() == 0
+
+
+async def test_with_tls_a_server_listens_everywhere(start: Start, chunker: Mounted, retriever: Mounted) -> None:
+    server = await start(host="0.0.0.0", **chunker.settings)
+    server.allow("warm")
+    server.allow("answer")
+    address = await server.address()
+    assert next(event for event in server.events if event["event"] == "listening")["transport"] == "mutual TLS"
+    async with open_channel(address, certificates=by(retriever)) as channel:
+        await stub(channel).Chunk(REQUEST, wait_for_ready=True, timeout=30)
+    server.signal(signal.SIGTERM)
+    assert await server.exit_code() == 0
+    assert not any(event["level"] == "warning" for event in server.events)
+
+
+async def test_files_that_cannot_be_used_end_the_start_with_their_names(start: Start, chunker: Mounted) -> None:
+    chunker.key.resolve().write_bytes(chunker.cert.read_bytes())
+    server = await start(**chunker.settings)
+    assert await server.exit_code() == 1
+    [refusal] = [event["event"] for event in server.events if event["level"] == "error"]
+    assert str(chunker.key) in refusal
+
+
+class Load:
+    queued_interactive_tokens = 3
+    queued_bulk_tokens = 4
+    running_tokens = 5
+
+
+async def test_replicas_ask_each_other_for_their_load_by_the_name_behind_which_they_stand(
+    authority: Authority, tmp_path: Path
+) -> None:
+    """They are called by address, and their certificates carry the name of the headless Service."""
+    mounted = authority.issue(tmp_path / "embedder", "localhost", addresses=())
+    scaling = make_scaling(lambda: {"m": Load()}, peers="", any_name=True, timeout_seconds=5)
+    application = ChunkerApplication()
+    application.registrations = [*application.registrations, *scaling.registrations]
+    calls = PeerCalls(by(mounted))
+    async with running(application, settings(**mounted.settings)) as address:
+        addresses = await calls.resolve(Peers(host="localhost", port=int(address.rpartition(":")[2])))
+        [target] = [each for each in addresses if each.startswith("ipv4:")]
+        assert (await calls(target, timeout_seconds=20)).tokens == 12
+        await calls.close()
+    await scaling.close()

@@ -86,7 +86,8 @@ async def test_no_call_fails_while_certificates_and_authority_are_renewed(tmp_pa
     options = settings(**server.settings, max_connection_age_seconds=1, tls_reload_seconds=0.05)
     async with (
         running(chunker.application, options) as address,
-        open_channel(address, certificates=at(client)) as channel,asyncio.TaskGroup() as tasks
+        open_channel(address, certificates=at(client)) as channel,
+        asyncio.TaskGroup() as tasks,
     ):
         callers = [tasks.create_task(call(channel)) for _ in range(8)]
         held = stub(channel).ChunkStream(timeout=60)
@@ -184,6 +185,22 @@ async def test_a_channel_that_was_never_used_takes_what_there_is(tmp_path: Path)
         client.write(authority.pair("b"), authority.pem)
         await at(client).refresh_all()
         await stub(channel).Chunk(REQUEST)
+
+
+async def test_a_server_that_is_away_does_not_hold_new_certificates_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_port: int
+) -> None:
+    monkeypatch.setattr(renewing_channel, "TRIAL_SECONDS", 0.2)
+    authority, other = Authority(), Authority("other")
+    server, client = authority.issue(tmp_path / "server", "a"), authority.issue(tmp_path / "client", "b")
+    async with open_channel(f"127.0.0.1:{free_port}", certificates=at(client)) as channel:
+        async with running(ChunkerApplication(), settings(port=free_port, **server.settings)):
+            await stub(channel).Chunk(REQUEST)
+        for mounted, name in ((server, "a"), (client, "b")):
+            mounted.write(other.pair(name), other.pem)
+            await at(mounted).refresh_all()
+        async with running(ChunkerApplication(), settings(port=free_port, **server.settings)):
+            await stub(channel).Chunk(REQUEST, wait_for_ready=True, timeout=60)
 
 
 BROKEN = ["the key of another", "half a certificate", "half a key", "no authority", "a file is away", "expired"]

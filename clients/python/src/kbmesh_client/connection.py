@@ -1,5 +1,6 @@
 """How a client reaches the mesh: channel options, retries, and the metadata of a call."""
 
+import ipaddress
 import json
 import secrets
 from collections.abc import Sequence
@@ -95,10 +96,21 @@ def is_loopback(endpoint: str) -> bool:
         addresses = [rest.rpartition("/")[2]]
     elif scheme in ("ipv4", "ipv6") and colon:
         addresses = rest.lstrip("/").split(",")
-    return all(
-        address.partition(":")[0] == "localhost" or address.startswith(("127.", "[::1]")) or address == "::1"
-        for address in addresses
-    )
+    return all(map(_is_loopback_address, addresses))
+
+
+def _is_loopback_address(address: str) -> bool:
+    if address.startswith("["):
+        host = address[1:].partition("]")[0]
+    else:
+        # Two colons and no brackets: an IPv6 address without a port.
+        host = address if address.count(":") > 1 else address.partition(":")[0]
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False  # a name, be it 127.0.0.1.example.org
 
 
 def service_config() -> dict[str, object]:

@@ -35,10 +35,11 @@ def caller_of(metadata: Metadata, *, trusted: bool) -> tuple[str, tuple[str, ...
     """Tenant and principals of the caller.
 
     Raises Unauthenticated where a caller names them and the server does not trust that (to ignore it would serve the
-    caller another tenant's view), and InvalidField where they are malformed."""
+    caller another tenant's view), and InvalidField where they are malformed. The default tenant may be named by
+    everybody: who names none is served as it."""
     tenants = _values(metadata, TENANT_KEY)
     principals = _values(metadata, PRINCIPALS_KEY)
-    if (tenants or principals) and not trusted:
+    if not trusted and (principals or any(tenant != DEFAULT_TENANT for tenant in tenants)):
         raise Unauthenticated(f"this server does not take {TENANT_KEY} and {PRINCIPALS_KEY} from a call's metadata")
     if len(tenants) > 1:
         raise InvalidField(TENANT_KEY, "may be given once")

@@ -20,8 +20,8 @@ class RenewingChannel(grpc.aio.Channel):
     """Calls go over the newest of several gRPC channels: gRPC cannot change the certificates of one.
 
     A new channel takes over once it has a connection, so that certificates that the other side does not take (yet) cost
-    no call; where the old one has no connection either, it takes over at once. Calls that are in flight stay where they
-    are, and the old channel closes after the last of them. Belongs to one event loop."""
+    no call. Where it gets none, and the old one has none either, it takes over too. Calls that are in flight stay where
+    they are, and the old channel closes after the last of them. Belongs to one event loop."""
 
     def __init__(self, open_channel: Callable[[Pems], grpc.aio.Channel], certificates: Certificates) -> None:
         """`open_channel` makes a channel of what certificates hold."""
@@ -44,18 +44,17 @@ class RenewingChannel(grpc.aio.Channel):
         if pems is self._pems or self._closed:
             return
         fresh = _Generation(self._open_channel(pems))
-        if self._current.channel.get_state() is grpc.ChannelConnectivity.READY:
-            try:
-                async with asyncio.timeout(TRIAL_SECONDS):
-                    await fresh.channel.channel_ready()
-            except TimeoutError:
+        try:
+            async with asyncio.timeout(TRIAL_SECONDS):
+                await fresh.channel.channel_ready()
+        except TimeoutError:
+            if self._current.channel.get_state() is grpc.ChannelConnectivity.READY:
                 await fresh.channel.close()
-                if self._current.channel.get_state() is grpc.ChannelConnectivity.READY:
-                    logger.warning("new certificates make no connection; calls go on with those before")
+                logger.warning("new certificates make no connection; calls go on with those before")
                 return
-            except BaseException:
-                await fresh.channel.close()
-                raise
+        except BaseException:
+            await fresh.channel.close()
+            raise
         if self._closed:
             await fresh.channel.close()
             return
