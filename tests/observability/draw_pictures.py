@@ -24,7 +24,7 @@ STEPS = 60
 
 
 def filled(expr: str) -> str:
-    for name, value in (("$namespace", ".*"), ("$service", ".*"), ("$__rate_interval", "10s")):
+    for name, value in (("$namespace", ".*"), ("$service", ".*"), ("$__rate_interval", "15s")):
         expr = expr.replace(name, value)
     return expr
 

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from observability.watched_mesh import LOOPBACK, WatchedMesh, free_ports
 
-INTERVAL_SECONDS = 1
+INTERVAL_SECONDS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +23,13 @@ class Prometheus:
     """A running one."""
 
     port: int
+
+    def ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://{LOOPBACK}:{self.port}/-/ready", timeout=5):
+                return True
+        except OSError:
+            return False
 
     def ask(self, path: str, **parameters: str) -> Any:
         """What its HTTP API answers. Raises AssertionError with what it has to say of a wrong query."""
@@ -49,10 +56,10 @@ class Prometheus:
 
 @contextmanager
 def watching(mesh: WatchedMesh, folder: Path) -> Iterator[Prometheus]:
-    """Reads the mesh every second, as jobs that are called like the services."""
+    """Reads the mesh every few seconds, as jobs that are called like the services."""
     [port] = free_ports(1)
     config = {
-        "global": {"scrape_interval": f"{INTERVAL_SECONDS}s", "scrape_timeout": "1s"},
+        "global": {"scrape_interval": f"{INTERVAL_SECONDS}s", "scrape_timeout": f"{INTERVAL_SECONDS}s"},
         "scrape_configs": [
             {
                 "job_name": service,
@@ -81,14 +88,11 @@ def watching(mesh: WatchedMesh, folder: Path) -> Iterator[Prometheus]:
         )
     found = Prometheus(port=port)
     try:
-        end = time.monotonic() + 30
+        end = time.monotonic() + 90
         while True:
             assert process.poll() is None, (folder / "prometheus.log").read_text()
-            try:
-                if len(found.query("up == 1")) == len(mesh.processes):
-                    break
-            except OSError:
-                pass
+            if found.ready() and len(found.query("up == 1")) == len(mesh.processes):
+                break
             assert time.monotonic() < end, "Prometheus does not read the mesh"
             time.sleep(0.2)
         yield found

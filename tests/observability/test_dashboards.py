@@ -20,7 +20,7 @@ from dashboard_svg import Line, Picture, page  # noqa: E402 - the tools are no p
 from write_dashboards import DASHBOARDS  # noqa: E402
 
 PANELS = [(dashboard, panel) for dashboard in DASHBOARDS for panel in dashboard.panels]
-BUSY_SECONDS = 15.0
+BUSY_SECONDS = 20.0
 
 
 def filled(expr: str) -> str:
