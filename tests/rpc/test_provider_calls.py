@@ -80,6 +80,19 @@ async def test_a_told_time_is_kept_and_a_little_later_at_most() -> None:
     assert clock.pauses == [10.0]
 
 
+async def test_who_has_a_deadline_waits_out_a_rate_limit_and_asks_ever_less_often() -> None:
+    limited = ProviderFailure(Cause.RATE_LIMIT, status=429, retry_after_seconds=0.0)
+    clock = Clock()
+    assert await tried(clock, *[limited] * 9, deadline=1000.0, attempts=3) == "answer"
+    assert clock.pauses == sorted(clock.pauses)
+    assert clock.pauses[-1] > 10
+    for deadline, failure in ((None, limited), (1000.0, ProviderFailure(Cause.RATE_LIMIT)), (1000.0, OVERLOADED)):
+        clock = Clock()
+        with pytest.raises(ProviderFailure):
+            await tried(clock, *[failure] * 9, deadline=deadline, attempts=3)
+        assert len(clock.pauses) == 2
+
+
 @pytest.mark.parametrize("deadline", [105.0, 110.0])
 async def test_nobody_waits_for_what_would_come_after_the_deadline(deadline: float) -> None:
     clock = Clock()

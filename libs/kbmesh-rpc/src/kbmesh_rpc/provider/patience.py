@@ -22,6 +22,8 @@ class Patience:
     """How long a vendor is tried."""
 
     attempts: int = 6
+    """Calls at most. Where a vendor says that he is asked too much at once, and when to come back, they do not count: a
+    caller with a deadline has until then."""
     call_seconds: float = 30.0
     """What one call may take."""
     first_pause_seconds: float = 0.5
@@ -81,7 +83,8 @@ async def persist(
         if outcome.cause is Cause.TIMEOUT and left <= patience.call_seconds:
             raise DeadlineExceeded(provider)
         left = deadline - clock() if deadline is not None else math.inf
-        pause = _pause(outcome, number, patience, draw)
+        patient = deadline is not None and outcome.cause is Cause.RATE_LIMIT
+        pause = _pause(outcome, number, patience, draw, counts=not patient)
         if pause is None or pause >= left:
             raise outcome
         await sleep(pause)
@@ -114,12 +117,16 @@ async def _try(
     return failure
 
 
-def _pause(failure: ProviderFailure, number: int, patience: Patience, draw: Callable[[], float]) -> float | None:
+def _pause(
+    failure: ProviderFailure, number: int, patience: Patience, draw: Callable[[], float], *, counts: bool
+) -> float | None:
     """How long to wait after attempt `number`; None where another is of no use."""
-    if failure.cause not in PASSING or number >= patience.attempts:
-        return None
     told = failure.retry_after_seconds
-    if told is not None:
-        return told * (1 + RETRY_AFTER_JITTER * draw()) if told <= patience.longest_wait_seconds else None
-    longest = min(patience.longest_pause_seconds, patience.first_pause_seconds * 2.0 ** (number - 1))
-    return longest * (0.5 + draw() / 2)
+    if failure.cause not in PASSING or (number >= patience.attempts and (counts or told is None)):
+        return None
+    longest = min(patience.longest_pause_seconds, patience.first_pause_seconds * 2.0 ** min(number - 1, 16))
+    own = longest * (0.5 + draw() / 2)
+    if told is None:
+        return own
+    # A vendor who says "at once" again and again is not asked at once again and again.
+    return max(told * (1 + RETRY_AFTER_JITTER * draw()), own) if told <= patience.longest_wait_seconds else None
