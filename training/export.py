@@ -39,6 +39,17 @@ def choose_scale(logits: Sequence[Sequence[float]], groups: Sequence[Group]) -> 
     return max(harmless or SCALES[:1], key=lambda scale: means[scale]), means
 
 
+def first_of_each_pool(groups: Sequence[Group], most: int | None) -> list[Group]:
+    """`most` of each pool, in their order."""
+    taken: dict[str, int] = defaultdict(int)
+    kept = []
+    for group in groups:
+        if most is None or taken[group.pool] < most:
+            taken[group.pool] += 1
+            kept.append(group)
+    return kept
+
+
 def gains_of(logits: Sequence[Sequence[float]], groups: Sequence[Group], scale: float) -> dict[str, list[float]]:
     """What the blend adds to the nDCG of the fused order, by pool, for each question."""
     gains: dict[str, list[float]] = defaultdict(list)
@@ -77,8 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--development", type=Path, required=True, help="development.jsonl of training.groups")
     parser.add_argument("--models", type=Path, default=Path.home() / ".kbmesh" / "models")
     parser.add_argument("--name", default=NAME)
+    parser.add_argument("--most", type=int, help="questions of each pool; all by default")
     options = parser.parse_args(arguments)
-    groups = list(read_groups(options.development))
+    groups = first_of_each_pool(list(read_groups(options.development)), options.most)
     with TemporaryDirectory() as place:
         whole = Path(place) / "whole"
         export_model(options.model, whole, name="whole", origin=options.name)

@@ -27,9 +27,9 @@ def test_lines_of_code_stay_in_their_order() -> None:
 
 @settings(max_examples=50)
 @given(st.lists(st.text("ab .\n", max_size=20), max_size=8), st.integers(1, 10))
-def test_it_never_grows_by_more_than_its_first_sentence(parts: list[str], most_words: int) -> None:
+def test_it_says_nothing_that_the_passage_does_not(parts: list[str], most_words: int) -> None:
     passage = ". ".join(parts)
     shortened = focus("a b", passage, most_words=most_words)
 
+    assert len(shortened.split()) <= len(passage.split())
     assert set(shortened.split()) <= set(passage.split())
-    assert len(shortened.split()) <= max(most_words, len(passage.split()))
