@@ -70,6 +70,14 @@ async def test_a_single_candidate_keeps_its_probability() -> None:
     assert outcome.candidates[0].final == pytest.approx(0.7 * 0.6 + 0.3)
 
 
+async def test_where_nothing_was_fused_the_cross_encoder_alone_decides() -> None:
+    """As where the only channel that found anything has a weight of 0."""
+    unweighted = [candidate("alpha", fused=0.0), candidate("beta", fused=0.0)]
+    outcome = await ask(ScriptedReranker(scores={"alpha": 0.2, "beta": 0.6}), unweighted)
+    assert texts(outcome) == ["beta", "alpha"]
+    assert [one.final for one in outcome.candidates] == pytest.approx([0.7 * 0.6, 0.7 * 0.2])
+
+
 async def test_only_the_best_are_read_and_the_rest_stays_behind_them() -> None:
     reranker = ScriptedReranker(scores={"beta": 0.9})
     outcome = await ask(reranker, top_n=2)

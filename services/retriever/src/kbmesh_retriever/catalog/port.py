@@ -132,8 +132,6 @@ class Document:
 
     def is_for(self, principals: Collection[str]) -> bool:
         """Whether somebody who is all of `principals` may read it."""
-        if not (self.principals or self.narrowed_to):
-            return True  # as nearly all are, and each fragment's document is asked
         who = set(principals)
         return all(not named or not who.isdisjoint(named) for named in (self.principals, self.narrowed_to))
 

@@ -159,8 +159,9 @@ def _merge(read: Sequence[_Read], group: Callable[[Lists], str], adaptive: bool)
         by_group[group(one.lists)].append(one)
     merged: list[_Merged] = []
     for of_group in by_group.values():
-        entries = merge_by_score([one.entries for one in of_group])
-        if entries:
+        lists = [one.entries for one in of_group]
+        # A list by itself is best first and has each chunk once, as it was read.
+        if entries := merge_by_score(lists) if len(lists) > 1 else lists[0]:
             trust = _trust(of_group) if adaptive else 1.0
             merged.append(_Merged(entries=entries, trust=trust))
     return merged
@@ -168,7 +169,7 @@ def _merge(read: Sequence[_Read], group: Callable[[Lists], str], adaptive: bool)
 
 def _trust(read: Sequence[_Read]) -> float:
     # Two knowledge bases never share a chunk: no score stands here twice.
-    scores = sorted((found.score for one in read for found in one.found), reverse=True)
+    scores = sorted([found.score for one in read for found in one.found], reverse=True)
     return trust_in_vectors(scores) if read[0].channel is Channel.VECTOR else trust_in_keywords(scores)
 
 

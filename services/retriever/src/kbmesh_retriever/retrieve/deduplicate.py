@@ -105,7 +105,7 @@ def _doubtful(words: Sequence[frozenset[str]]) -> list[int]:
     for one in words:
         twice |= once & one
         once |= one
-    return [index for index, one in enumerate(words) if len(one) - len(one & twice) < _prefix_length(one)]
+    return [index for index, one in enumerate(words) if len(one - twice) < _prefix_length(one)]
 
 
 def _prefix_length(words: frozenset[str]) -> int:

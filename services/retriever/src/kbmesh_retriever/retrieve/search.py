@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import gt
 from typing import NamedTuple
 from uuid import UUID
 
@@ -123,17 +124,14 @@ class Searcher:
                 with self._estimates.timing(Step.VALIDATE):
                     checking = self._catalog.valid_documents(as_of, unchecked)
                     valid = await within(budget.seconds(), Stage.SEARCH, checking)
-                documents |= {
-                    version: document
-                    for version, document in valid.items()
-                    if document.is_for(principals[document.knowledge_base_id])
-                }
+                documents |= _readable(valid, principals)
                 checked |= unchecked
+            current = checked.issubset(documents)  # as nearly always
             longer: dict[int, int] = {}
             for number, asked in wanted.items():
                 lists = answers[number]
                 if isinstance(lists, Lists):
-                    answers[number] = kept = _without_superseded(lists, documents)
+                    answers[number] = kept = _without_superseded(lists, None if current else documents)
                     if _is_short(lists, kept, asked) and asked < _LONGEST_LIST:
                         longer[number] = min(asked * _GROWTH, _LONGEST_LIST)
             if not longer or self._clock() >= until:
@@ -208,6 +206,9 @@ def _read(hits: Sequence[Hit], scope: Scope, fragments: dict[UUID, Fragment]) ->
         if fragment is None:
             fragment = fragments[hit.id] = Fragment.from_checked_hit(hit, scope)
         distinct.setdefault(id(fragment), Found(fragment, hit.score))
+    scores = [found.score for found in distinct.values()]
+    if all(map(gt, scores, scores[1:])):
+        return tuple(distinct.values())  # as stores give them, where no two scores are equal
     return tuple(sorted(distinct.values(), key=lambda found: (-found.score, found.fragment.chunk_id)))
 
 
@@ -215,9 +216,26 @@ def _with_spare(limit: int) -> int:
     return limit + max(5, int(limit * _SPARE_SHARE))
 
 
-def _without_superseded(lists: Lists, documents: Mapping[Version, Document]) -> Lists:
+def _readable(
+    valid: Mapping[Version, Document], principals: Mapping[UUID, frozenset[str]]
+) -> Mapping[Version, Document]:
+    """Those that the caller may read: as a rule all, which are then not looked up one by one."""
+    hidden = {
+        version
+        for version, document in valid.items()
+        if (document.principals or document.narrowed_to) and not document.is_for(principals[document.knowledge_base_id])
+    }
+    if not hidden:
+        return valid
+    return {version: document for version, document in valid.items() if version not in hidden}
+
+
+def _without_superseded(lists: Lists, documents: Mapping[Version, Document] | None) -> Lists:
+    """`documents` are the current ones; None where all are."""
+
     def valid(found: Sequence[Found]) -> tuple[Found, ...]:
-        return tuple(one for one in found if one.fragment.version in documents)[: lists.target.limit]
+        current = found if documents is None else [one for one in found if one.fragment.version in documents]
+        return tuple(current[: lists.target.limit])
 
     return replace(lists, dense=valid(lists.dense), keyword=valid(lists.keyword))
 
