@@ -13,9 +13,9 @@ reasons (the full name, such as `ERROR_REASON_QUEUE_FULL`). Bad fields come with
 overload with `google.rpc.RetryInfo`. An item that fails alone carries the same reasons in an `ItemError`. This page is
 generated from `protos/kbmesh/errors/v1/errors.proto`.
 
-Whatever a caller sends, an error can be read: a name that its message repeats is cut after 64 characters, a metadata value after
-256, the whole message after 1,000 (after 256 where it travels as a status), each with an ellipsis; control characters, and those
-that turn the direction of a line, are escaped.
+Whatever a caller sends, an error can be read: a name that its message repeats is cut after 64 characters, a metadata
+value after 256, the whole message after 1,000 (after 256 where it travels as a status), each with an ellipsis;
+control characters, and those that turn the direction of a line, are escaped.
 
 | reason | status | what it means | metadata |
 |---|---|---|---|
