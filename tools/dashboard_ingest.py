@@ -52,16 +52,21 @@ INGEST = Dashboard(
             ),
         ),
         Panel(
-            title="Chunks and tokens embedded",
+            title="Chunks embedded",
             drawn=True,
             unit="cps",
-            why="Work for the embedder's bulk lane.",
+            why="Chunks a second for which vectors were made: work for the embedder's bulk lane.",
             queries=(
                 Query(
                     expr=f"sum(rate(kbmesh_retriever_ingest_embedded_chunks_total{{{S}}}[{WINDOW}]))", legend="chunks"
                 ),
-                Query(expr=f"sum(rate(kbmesh_retriever_ingest_tokens_total{{{S}}}[{WINDOW}]))", legend="tokens"),
             ),
+        ),
+        Panel(
+            title="Tokens embedded",
+            unit="cps",
+            why="Of those chunks: what the work really is.",
+            queries=(Query(expr=f"sum(rate(kbmesh_retriever_ingest_tokens_total{{{S}}}[{WINDOW}]))", legend="tokens"),),
         ),
         Panel(
             title="Warnings and cut chunks",

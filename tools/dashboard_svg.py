@@ -9,7 +9,7 @@ WIDTH, HEIGHT, COLUMNS = 330, 230, 3
 LEFT, TOP, RIGHT, PLOT = 46, 34, 10, 118
 COLOURS = ("#1f77b4", "#d95f02", "#1b9e77", "#7570b3", "#e7298a", "#66a61e", "#a6761d", "#666666")
 MOST_SERIES = 8
-LEGEND_CHARACTERS = 25
+LEGEND_CHARACTERS = 22
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,8 @@ def _panel(picture: Picture, seconds: float) -> str:
         parts.append(f'<text x="{LEFT - 4}" y="{y + 3:g}" text-anchor="end">{_said(top * share, picture.unit)}</text>')
     for second in (0.0, seconds / 2, seconds):
         x = LEFT + (right - LEFT) * second / seconds
-        parts.append(f'<text x="{x:.0f}" y="{TOP + PLOT + 12}" text-anchor="middle">{second:.0f} s</text>')
+        anchor = "end" if second == seconds else "middle"
+        parts.append(f'<text x="{x:.0f}" y="{TOP + PLOT + 12}" text-anchor="{anchor}">{second:.0f} s</text>')
     for place, line in enumerate(shown):
         colour = COLOURS[place]
         drawn = _path(line, seconds, top, right - LEFT)

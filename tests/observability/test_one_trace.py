@@ -13,6 +13,8 @@ from observability.load import documents, make, take_in
 from observability.span_receiver import ReceivedSpan, SpanReceiver, receiving
 from observability.watched_mesh import WatchedMesh
 
+pytestmark = pytest.mark.timeout(300)  # five processes start first, which a busy machine takes long for
+
 INTERNAL, SERVER, CLIENT = 1, 2, 3
 
 

@@ -12,6 +12,8 @@ from kbmesh_client import KbmeshError
 from observability.load import ask, at_once, make, take_in
 from observability.watched_mesh import SERVICES, Scrape, WatchedMesh
 
+pytestmark = pytest.mark.timeout(300)  # five processes start first, which a busy machine takes long for
+
 MOST_SERIES = 3000
 """Of one service. Most are those of gRPC: a service has a few for each of its methods and codes."""
 
