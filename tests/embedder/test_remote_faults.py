@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -154,7 +155,7 @@ async def test_a_key_that_is_not_taken_is_told_and_makes_the_model_suspect(
 
 
 async def test_a_key_that_was_changed_in_its_file_is_read_anew(
-    provider: str, server: ProviderServer, tmp_path: Any
+    provider: str, server: ProviderServer, tmp_path: Path
 ) -> None:
     file = tmp_path / "key"
     file.write_text("old\n")
@@ -497,3 +498,33 @@ async def test_long_answers_are_read_off_the_loop(server: ProviderServer, monkey
     monkeypatch.setattr("kbmesh_embedder.backends.openai.LONG_BODY", 0)
     async with remote_backend("openai", server) as backend:
         assert (await embed(backend, ["one", "two"])).vectors.any(axis=1).all()
+
+
+async def test_with_the_models_tokenizer_texts_are_counted_and_cut_exactly(
+    provider: str, server: ProviderServer, models_folder: Path
+) -> None:
+    """Words of one token each: 14 fit beside the two special ones."""
+    words = ["one", "two", "three", "four", "five"] * 8
+    tokenizer = models_folder / "all-MiniLM-L6-v2" / "tokenizer.json"
+    async with remote_backend(provider, server, tokenizer=tokenizer) as backend:
+        (count,) = await backend.count_tokens([" ".join(words)], input_type=InputType.DOCUMENT, with_offsets=True)
+        assert (count.tokens, len(count.starts), count.estimated) == (42, 40, False)
+        for truncation, kept in ((Truncation.END, words[:14]), (Truncation.START, words[-14:])):
+            (receipt,) = (await embed(backend, [" ".join(words)], truncation=truncation)).receipts
+            assert (receipt.tokens, receipt.tokens_cut, receipt.tokens_estimated) == (16, 26, False)
+            assert server.requests[-1].texts == [" ".join(kept)]
+        asked = len(server.requests)
+        (refused,) = (await embed(backend, [" ".join(words)], truncation=Truncation.NONE)).receipts
+        assert refused.error is not None
+        assert refused.error.metadata == {"tokens": "42", "limit": "16"}
+        assert len(server.requests) == asked
+
+
+async def test_a_prefix_is_never_cut_off(server: ProviderServer, models_folder: Path) -> None:
+    tokenizer = models_folder / "all-MiniLM-L6-v2" / "tokenizer.json"
+    for changes in ({"tokenizer": tokenizer}, {}):
+        async with remote_backend("openai", server, document_prefix="passage: ", **changes) as backend:
+            for truncation in (Truncation.END, Truncation.START):
+                await embed(backend, [" ".join(f"w{number}" for number in range(60))], truncation=truncation)
+                assert server.requests[-1].texts[0].startswith("passage: ")
+                assert server.requests[-1].texts[0].endswith("w59") == (truncation is Truncation.START)

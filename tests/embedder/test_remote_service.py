@@ -154,6 +154,18 @@ async def test_one_refusal_that_the_next_try_does_not_meet_changes_nothing(serve
         assert (await embedder.vectors(["one"], model="there")).any()
 
 
+async def test_a_caller_who_cancels_his_call_ends_the_one_to_the_vendor(server: ProviderServer) -> None:
+    async with serving(both(server)) as (_, application, _, embedder):
+        await application.warm_up()
+        await server.arrived.acquire()
+        server.hold = asyncio.Event()
+        request = pb2.EmbedRequest(model="there", texts=["one"], input_type=pb2.INPUT_TYPE_QUERY)
+        call = embedder.stub.Embed(request)
+        await server.arrived.acquire()
+        call.cancel()
+        await server.left.acquire()
+
+
 async def test_without_its_sdk_the_server_says_which_extra_is_missing(
     server: ProviderServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """Calls to a model that runs elsewhere wait for a slot: in order, within bounds, and without losing one."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -202,3 +203,39 @@ async def test_a_call_that_fails_gives_its_slot_on() -> None:
         await use(fail)
     await use(settle)
     assert slots.running == 0
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_no_slot_and_no_token_is_lost_whatever_callers_do(seed: int) -> None:
+    """Callers come in both lanes and of several tenants, leave at any time, and fail."""
+    dice = random.Random(seed)
+    observer = Observer()
+    slots = Slots(dice.randint(1, 4), limits=QueueLimits(queue_tokens=200), observer=observer)
+    most = 0
+
+    async def call() -> None:
+        nonlocal most
+        lane, tenant, tokens = dice.choice(list(Lane)), dice.choice("abc"), dice.randint(1, 20)
+        with slots.reserve(tokens * 2, lane=lane, tenant=tenant) as reservation:
+            for _ in range(2):
+                async with slots.turn(reservation, tokens, items=1, deadline=None):
+                    most = max(most, slots.running)
+                    for _ in range(dice.randint(0, 3)):
+                        await asyncio.sleep(0)
+                    if dice.random() < 0.1:
+                        raise OSError("broken")
+
+    calls: list[asyncio.Task[None]] = []
+    for _ in range(150):
+        calls.append(asyncio.create_task(call()))
+        await asyncio.sleep(0)
+        if dice.random() < 0.3:
+            dice.choice(calls).cancel()
+    outcomes = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 30)
+    assert all(
+        outcome is None or isinstance(outcome, OSError | QueueFullError | asyncio.CancelledError)
+        for outcome in outcomes
+    )
+    assert any(outcome is None for outcome in outcomes)
+    assert (slots.running, observer.running_tokens, set(observer.waiting.values())) == (0, 0, {0})
+    assert most <= 4
