@@ -118,6 +118,27 @@ def test_what_a_profile_says_of_another_strategy_falls_away_and_is_named() -> No
     check(read_request(left), RetrievalLimits())
 
 
+@pytest.mark.parametrize("strategy", [0, VECTOR_ONLY, HYBRID, HYBRID_RERANK, ADVANCED])
+@pytest.mark.parametrize("method", [None, 0, RRF, retriever_pb2.FUSION_METHOD_WEIGHTED])
+@pytest.mark.parametrize("budget", [None, 0, 100])
+def test_whatever_a_request_says_of_strategy_fusion_and_block_its_profile_does_not_make_it_wrong(
+    strategy: "retriever_pb2.RetrievalStrategy.ValueType",
+    method: "retriever_pb2.FusionMethod.ValueType | None",
+    budget: int | None,
+) -> None:
+    defaults = RetrieveRequest(context_tokenizer="gpt")
+    defaults.MergeFrom(DEFAULTS)
+    said = RetrieveRequest(
+        query="why?",
+        strategy=strategy,
+        fusion=None if method is None else Fusion(method=method),
+        context_budget_tokens=budget,
+    )
+    under = under_profile(said, defaults)
+    check(read_request(under.request), RetrievalLimits(context_tokenizers=frozenset({"gpt"})))
+    assert under_profile(RetrieveRequest(query="why?"), under.request).left_out == ()
+
+
 def test_a_profile_that_applies_as_a_whole_leaves_nothing_out() -> None:
     assert under_profile(RetrieveRequest(query="why?"), DEFAULTS).left_out == ()
     assert check_defaults(DEFAULTS, RetrievalLimits()) == []
