@@ -85,7 +85,7 @@ async def replicas(monkeypatch: pytest.MonkeyPatch, gate: Gate) -> AsyncIterator
     async with AsyncExitStack() as stack:
         made = Replicas(stack)
         # Name resolution is the only part of this that is not real.
-        monkeypatch.setattr("kbmesh_rpc.scaler.registrations.resolve", made.resolve)
+        monkeypatch.setattr("kbmesh_rpc.scaler.peer_calls.resolve", made.resolve)
         monkeypatch.setattr("kbmesh_rpc.scaler.registrations.FRESH_SECONDS", 0.0)
         monkeypatch.setattr("kbmesh_rpc.scaler.registrations.STREAM_SECONDS", 0.02)
         yield made

@@ -1,4 +1,5 @@
-"""A process for test_drain.py and test_warm_up.py: a chunker whose calls wait for a file to appear."""
+"""A process for test_drain.py, test_warm_up.py and test_tls.py: a chunker whose calls wait for a file to appear, or
+start a process."""
 
 import asyncio
 import os
@@ -20,6 +21,10 @@ async def appears(name: str) -> None:
 
 async def chunk(_request: chunker_pb2.ChunkRequest, _context: Context) -> chunker_pb2.ChunkResponse:
     get_logger(__name__).info("begun", loop=type(asyncio.get_running_loop()).__module__)
+    if "TEST_SPAWNS" in os.environ:
+        process = await asyncio.create_subprocess_exec("true")
+        await process.wait()
+        return chunker_pb2.ChunkResponse()
     await appears("answer")
     return chunker_pb2.ChunkResponse()
 

@@ -443,3 +443,20 @@ async def test_replicas_ask_each_other_for_their_load_by_the_name_behind_which_t
         assert (await calls(target, timeout_seconds=20)).tokens == 12
         await calls.close()
     await scaling.close()
+
+
+async def test_processes_are_started_while_connections_come(start: Start, chunker: Mounted, retriever: Mounted) -> None:
+    """gRPC asks for the certificate of each new connection in a thread of its own, which needs Python's lock; whoever
+    starts a process meanwhile must not hold the lock and wait for that thread."""
+    server = await start(environment={"TEST_SPAWNS": "yes"}, **chunker.settings)
+    server.allow("warm")
+    address = await server.address()
+
+    async def caller() -> None:
+        for _ in range(10):
+            async with open_channel(address, certificates=by(retriever)) as channel:
+                await stub(channel).Chunk(REQUEST, wait_for_ready=True, timeout=60)
+
+    await asyncio.gather(*(caller() for _ in range(12)))
+    server.signal(signal.SIGTERM)
+    assert await server.exit_code() == 0

@@ -67,7 +67,7 @@ def _unavailable(text: str, endpoint: str) -> str:
     if _CLOSED_AT_ONCE in text and "last error" in text:
         return (
             f"{endpoint} closed the connection before any call: it wants TLS, or a client certificate, or another one "
-            "than it was shown; its log says which"
+            "than it was shown"
         )
     # The text ends with the cause, as in "…: Failed to connect to remote host: Connection refused". Where a name has no
     # address, brackets that were opened before it close there.
