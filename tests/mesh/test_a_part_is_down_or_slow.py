@@ -327,6 +327,30 @@ def test_one_lost_packet_costs_no_answer_its_time() -> None:
     story_of(story)
 
 
+def test_an_answer_that_nobody_waits_for_any_more_is_not_made() -> None:
+    """The processor is kept from the call for a second after everything was found; others wait for it too."""
+
+    async def story(scene: Scene) -> None:
+        base = scene.loop.time()
+        stolen = 0.0
+
+        def at_the_second_query() -> float:
+            nonlocal stolen
+            stolen = 1.0 if scene.mesh.catalog.behaviour.calls == 2 else 0.0
+            return 0.0
+
+        scene.mesh.catalog.behaviour.seconds = at_the_second_query
+        deadline = Deadline(at=base + 0.5, clock=lambda: scene.loop.time() + stolen)
+        request = RetrievalRequest(
+            query="why did the deployment fail?", selectors=tuple(Selector(knowledge_base=n) for n in scene.mesh.names)
+        )
+        with pytest.raises(DeadlineExceeded):
+            await scene.retrieval.answer(request, tenant=TENANT, deadline=deadline)
+        assert scene.mesh.reranker.seen == []
+
+    story_of(story)
+
+
 def test_a_deadline_that_has_passed_is_said() -> None:
     async def story(scene: Scene) -> None:
         assert isinstance(await scene.ask(0), DeadlineExceeded)

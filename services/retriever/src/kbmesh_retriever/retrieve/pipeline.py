@@ -64,7 +64,7 @@ class Retrieval:
     ) -> Answer:
         """The final answer, for a caller who is all of `principals`. Raises InvalidField, RequestTooLarge, EmptyText,
         FeatureUnsupported, KnowledgeBaseNotFound (the tenant has none of those named), DeadlineExceeded or
-        DependencyUnavailable (before anything was found), and for VECTOR_ONLY what the embedder raises."""
+        DependencyUnavailable (before anything was ranked), and for VECTOR_ONLY what the embedder raises."""
         run = await self._finder.find(request, tenant, principals, deadline)
         survivors = self._ranker.survivors(run)
         return await self._finished(run, survivors)

@@ -30,7 +30,9 @@ class Ranker:
         self._pace = pace
 
     def survivors(self, run: Run) -> tuple[Candidate, ...]:
-        """In fused order, above the thresholds up to there, each saying something of its own."""
+        """In fused order, above the thresholds up to there, each saying something of its own. Raises DeadlineExceeded
+        where the caller's own deadline has passed before it."""
+        run.budget.check_caller(Stage.FUSE)
         estimates = self._pace.estimates
         started = estimates.clock()
         most = _most_candidates(run.question)

@@ -31,11 +31,13 @@ class TimeBudget:
 
     deadline: Deadline
     """The reserve is taken off already."""
+    caller: Deadline
+    """The caller's own."""
 
     @classmethod
     def of(cls, deadline: Deadline, *, reserve_seconds: float) -> Self:
         """Of a caller's deadline. Of a short one less is kept back."""
-        return cls(deadline=deadline.with_reserve(reserve_seconds))
+        return cls(deadline=deadline.with_reserve(reserve_seconds), caller=deadline)
 
     def seconds(self, *, share: float = 1.0, at_most: float = math.inf) -> float:
         """What a stage may take: a share of what is left, so that something is left for those after it."""
@@ -75,6 +77,12 @@ class TimeBudget:
     def check(self, stage: Stage) -> None:
         """Raises DeadlineExceeded where no time is left."""
         if self.deadline.expired:
+            raise DeadlineExceeded(stage.value)
+
+    def check_caller(self, stage: Stage) -> None:
+        """Raises DeadlineExceeded where the caller's own deadline has passed: nobody waits for the answer any more, and
+        making it would only take the processor from those who wait for theirs."""
+        if self.caller.expired:
             raise DeadlineExceeded(stage.value)
 
 
