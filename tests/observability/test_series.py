@@ -48,6 +48,7 @@ def test_every_service_serves_a_valid_exposition(used: WatchedMesh, service: str
     scrape = Scrape.of(page)
     assert scrape.total("kbmesh_build_info", service=service) == 1
     assert scrape.total("grpc_server_handled_total", grpc_code="OK") > 0
+    assert "_created" not in page
     for line in page.splitlines():
         if line.startswith("# TYPE kbmesh_"):
             _, _, name, kind = line.split()
@@ -180,13 +181,13 @@ def test_series_do_not_grow_with_tenants_knowledge_bases_documents_or_queries(us
     """OBS-03: label values come from closed sets, so that the number of series stays what it is."""
     before = {service: used.scrape(service).series for service in SERVICES}
     chance = random.Random(3)
-    for tenant in range(12):
+    for tenant in range(6):
         with used.client(tenant=f"tenant-{tenant}") as client:
-            for base in range(3):
+            for base in range(2):
                 make(client, f"base-{tenant}-{base}")
                 take_in(client, f"base-{tenant}-{base}", 2, seed=tenant, prefix=f"own-{tenant}-{base}")
             for _ in range(20):
-                ask(client, f"base-{tenant}-{chance.randrange(3)}", 1, seed=chance.randrange(10**9))
+                ask(client, f"base-{tenant}-{chance.randrange(2)}", 1, seed=chance.randrange(10**9))
                 ask(client, f"nowhere-{chance.randrange(10**9)}", 1)
     with grpc.insecure_channel(used.address("retriever")) as channel:
         for number in range(200):
