@@ -18,7 +18,7 @@ from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
 from kbmesh_rpc.errors import Reason
 
 # When each series was made is nobody's question, and would be a series more for each of them.
-disable_created_metrics()
+disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has not annotated it
 
 _LABELS = ("grpc_type", "grpc_service", "grpc_method")
 _SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
