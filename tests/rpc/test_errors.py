@@ -37,7 +37,7 @@ EXAMPLES: list[KbmeshError] = [
     errors.DeadlineExceeded("rerank"),
     errors.Cancelled(),
     errors.ShuttingDown(),
-    errors.DependencyUnavailable("embedder", "no answer"),
+    errors.DependencyUnavailable("embedder", "no answer", cause="timeout"),
     errors.DependencyInvalidResponse("embedder", "fewer vectors than texts"),
     errors.UnsupportedMediaType("video/mp4"),
     errors.DocumentUnreadable("application/pdf", "no cross-reference table"),
