@@ -29,7 +29,7 @@ def test_the_surface_is_this() -> None:
         ),
         *("Filter", "FilterLike", "Condition", "Scores", "Ranks", "DocumentSource", "DisplayField"),
         *("FurtherCitation", "Citation", "ContextBlock", "KnowledgeBaseReport", "KnowledgeBaseStatus"),
-        *("Degradation", "Stage", "RerankMethod", "StageTrace", "CandidateTrace"),
+        *("Degradation", "NotApplied", "Stage", "RerankMethod", "StageTrace", "CandidateTrace"),
         *("KbmeshError", "ErrorDetails", "FieldViolation", "InvalidRequest", "DocumentRejected", "AccessDenied"),
         *(
             "NotFound",
