@@ -10,6 +10,11 @@ MIN_PING_INTERVAL_MILLISECONDS = 5_000
 """How often a server lets a client ping. Well below KEEPALIVE_MILLISECONDS, since timers are not exact, and below the
 10 s that gRPC lets clients choose at least."""
 
+RECONNECT_MILLISECONDS = 200
+MAX_RECONNECT_MILLISECONDS = 5_000
+"""How long a channel waits at most before it tries an address again. gRPC's default is two minutes, for which a
+service that has long been back would get no call."""
+
 MAX_METADATA_BYTES = 64 * 1024
 """What metadata may come to: a caller may be in hundreds of groups."""
 
@@ -26,6 +31,8 @@ def client_options(*, max_message_bytes: int, keepalive_milliseconds: int = KEEP
         ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MILLISECONDS),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.initial_reconnect_backoff_ms", RECONNECT_MILLISECONDS),
+        ("grpc.max_reconnect_backoff_ms", MAX_RECONNECT_MILLISECONDS),
         # A call that is larger than this buffer is not retried; the default is 256 KiB.
         ("grpc.per_rpc_retry_buffer_size", max_message_bytes),
         # The mesh is one network: a proxy in the environment is for the outside world.
