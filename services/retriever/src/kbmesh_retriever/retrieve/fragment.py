@@ -69,20 +69,22 @@ class Fragment:
             metadata = payload.get("metadata")
             return _made(
                 cls,
-                chunk_id=chunk_id,
-                knowledge_base_id=scope.knowledge_base_id,
-                document_id=document_id,
-                generation=generation,
-                version=(document_id, generation),
-                index=index,
-                text=str(payload["text"]),
-                context=str(payload.get("context") or ""),
-                span=_made(Span, start=start, end=end, start_byte=start_byte, end_byte=end_byte),
-                chunk_type=str(payload.get("chunk_type") or ""),
-                heading_path=tuple(map(str, heading_path)) if heading_path else (),
-                pages=tuple(map(int, pages)) if pages else (),
-                metadata=_texts(metadata) if metadata else {},
-                blank_before=str(payload.get("blank_before") or ""),
+                {
+                    "chunk_id": chunk_id,
+                    "knowledge_base_id": scope.knowledge_base_id,
+                    "document_id": document_id,
+                    "generation": generation,
+                    "version": (document_id, generation),
+                    "index": index,
+                    "text": str(payload["text"]),
+                    "context": str(payload.get("context") or ""),
+                    "span": _made(Span, {"start": start, "end": end, "start_byte": start_byte, "end_byte": end_byte}),
+                    "chunk_type": str(payload.get("chunk_type") or ""),
+                    "heading_path": tuple(map(str, heading_path)) if heading_path else (),
+                    "pages": tuple(map(int, pages)) if pages else (),
+                    "metadata": _texts(metadata) if metadata else {},
+                    "blank_before": str(payload.get("blank_before") or ""),
+                },
             )
         except (KeyError, TypeError, ValueError) as error:
             raise DependencyInvalidResponse("qdrant", f"point {chunk_id} has a payload that cannot be read") from error
@@ -112,7 +114,7 @@ _uuid = lru_cache(maxsize=16_384)(UUID)
 """The chunks of a document all name it, and so do those of the next question."""
 
 
-def _made(kind: type[D], /, **values: Any) -> D:
+def _made(kind: type[D], values: dict[str, Any]) -> D:
     """As the class itself, for a frozen dataclass that checks nothing, of which `values` are all fields: its own
     constructor sets one after the other, which takes three times as long. A list has hundreds of fragments."""
     made = object.__new__(kind)
@@ -183,4 +185,4 @@ class Candidate:
 def _changed(value: D, /, **changes: Any) -> D:
     """As `dataclasses.replace`, for classes that check nothing: a retrieval makes thousands of copies, and there that
     was most of its time."""
-    return _made(type(value), **{**vars(value), **changes})
+    return _made(type(value), {**vars(value), **changes})

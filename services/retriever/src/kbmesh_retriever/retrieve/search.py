@@ -199,16 +199,19 @@ class Searcher:
 def _read(hits: Sequence[Hit], scope: Scope, fragments: dict[UUID, Fragment]) -> tuple[Found, ...]:
     """Each point once, best first; equal scores in the order of their ids, whatever order the store gave. `fragments`
     has those that another list held, and gets these."""
-    distinct: dict[int, Found] = {}  # by what each fragment is in memory: a UUID's hash is computed anew each time
+    read: list[Fragment] = []
     for hit in hits:
         check_hit(hit)
         fragment = fragments.get(hit.id)
         if fragment is None:
             fragment = fragments[hit.id] = Fragment.from_checked_hit(hit, scope)
-        distinct.setdefault(id(fragment), Found(fragment, hit.score))
-    scores = [found.score for found in distinct.values()]
-    if all(map(gt, scores, scores[1:])):
-        return tuple(distinct.values())  # as stores give them, where no two scores are equal
+        read.append(fragment)
+    scores = [hit.score for hit in hits]
+    if all(map(gt, scores, scores[1:])) and len(set(map(id, read))) == len(read):
+        return tuple(map(Found, read, scores))  # as stores give them, where no two scores are equal
+    distinct: dict[UUID, Found] = {}
+    for fragment, score in zip(read, scores, strict=True):
+        distinct.setdefault(fragment.chunk_id, Found(fragment, score))
     return tuple(sorted(distinct.values(), key=lambda found: (-found.score, found.fragment.chunk_id)))
 
 
