@@ -27,8 +27,9 @@ class CrossEncoder(nn.Module):
         self.bert.pooler = nn.Module()
         self.bert.pooler.dense = nn.Linear(hidden, hidden)
         self.classifier = nn.Linear(hidden, 1)
-        self.frozen_layers = frozen_layers
-        for module in (self.bert.embeddings, *self.bert.encoder.layer[:frozen_layers]):
+        # The last layer always learns: the new head reads its first token.
+        self.frozen_layers = min(frozen_layers, int(config["num_hidden_layers"]) - 1)
+        for module in (self.bert.embeddings, *self.bert.encoder.layer[: self.frozen_layers]):
             module.requires_grad_(False)
 
     @classmethod

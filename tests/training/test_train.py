@@ -97,3 +97,22 @@ def test_the_rate_rises_and_falls_to_nothing() -> None:
     assert rates[0] < rates[WARM_UP_STEPS - 1]
     assert max(rates) <= 1
     assert rates[-1] == 0
+
+
+def test_groups_are_half_of_those_that_the_fused_order_has_wrong() -> None:
+    """While there are both; each with the answer and the wrong passages nearest to the top."""
+    import random
+
+    from training.train import PASSAGES_A_GROUP, chosen
+
+    right = Group(
+        pool="right", query="q", passages=("a", "b", "c", "d"), fused=(1.0, 0.5, 0.2, 0.1), labels=(1, 0, 0, 0)
+    )
+    wrong = Group(
+        pool="wrong", query="q", passages=("a", "b", "c", "d"), fused=(0.5, 1.0, 0.2, 0.1), labels=(1, 0, 0, 0)
+    )
+    drawn = chosen([right] * 30 + [wrong] * 10, 16, random.Random(1))
+
+    assert sorted(group.pool for group in drawn) == ["right"] * 8 + ["wrong"] * 8
+    assert all(len(group.passages) == len(group.labels) == PASSAGES_A_GROUP for group in drawn)
+    assert len(chosen([right] * 30 + [wrong] * 10, None, random.Random(1))) == 40
