@@ -210,11 +210,17 @@ def _time(milliseconds: float | None) -> str:
     return "" if milliseconds is None else f"{milliseconds:.0f}"
 
 
-def write_between_marks(path: Path, table: str) -> None:
-    """Raises ValueError where the page has no marks."""
+def read_page(path: Path) -> str:
+    """Raises ValueError where it has no marks."""
     page = path.read_text(encoding="utf-8")
     if BEGIN not in page or END not in page:
         raise ValueError(f"{path} has no {BEGIN} and {END}")
+    return page
+
+
+def write_between_marks(path: Path, table: str) -> None:
+    """Raises ValueError where the page has no marks."""
+    page = read_page(path)
     between = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
     path.write_text(between.sub(lambda _: f"{BEGIN}\n{table}\n{END}", page), encoding="utf-8")
 
@@ -243,6 +249,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--write", type=Path, help="a page with the marks")
     parser.add_argument("--json", type=Path, help="all figures, those of each query too")
     options = parser.parse_args(arguments)
+    if options.write:
+        # Before hours of measuring, and not after them.
+        read_page(options.write)
     encoder = Encoder(options.models)
     ways = Ways(options.models, encoder.card.name, options.starter)
     found = {}

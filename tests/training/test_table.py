@@ -6,7 +6,18 @@ import pytest
 from kbmesh_cli.bootstrap import Interval
 
 from training.hybrid import Found
-from training.table import NONE, Judged, Measured, compare, ndcg_of, read_set, render, verdict, write_between_marks
+from training.table import (
+    NONE,
+    Judged,
+    Measured,
+    compare,
+    main,
+    ndcg_of,
+    read_set,
+    render,
+    verdict,
+    write_between_marks,
+)
 
 
 def measured(gain: float, low: float, high: float) -> Measured:
@@ -82,6 +93,14 @@ def test_a_page_without_marks_is_not_written(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match="reranking"):
         write_between_marks(page, "table")
+
+
+def test_a_page_without_marks_is_told_before_anything_is_measured(tmp_path: Path) -> None:
+    page = tmp_path / "quality.md"
+    page.write_text("# Quality\n", encoding="utf-8")
+
+    with pytest.raises(ValueError, match="reranking"):
+        main(["--sets", str(tmp_path / "none"), "--models", str(tmp_path), "--write", str(page)])
 
 
 def test_queries_are_drawn_alike_each_time(tmp_path: Path) -> None:
