@@ -103,11 +103,11 @@ async def test_what_concerns_one_text_is_in_its_receipt_and_what_concerns_all_en
         response = await embedder.embed(["fine", POISON], model="there")
         assert not response.receipts[0].HasField("error")
         assert reason(response.receipts[1].error) is Reason.INFERENCE_FAILED
-        server.faults.append(Fault(status=429, headers={"retry-after": "7"}))
+        server.faults.append(Fault(status=429, headers={"retry-after": "30"}))
         error = await embedder.refusal(["fine"], model="there")
         assert error.reason is Reason.DEPENDENCY_UNAVAILABLE
         assert error.metadata == {"dependency": "openai", "cause": "rate_limit"}
-        assert error.retry_after_seconds == 7
+        assert error.retry_after_seconds == 30
 
 
 async def test_a_vendor_that_is_down_at_the_start_does_not_keep_the_server_from_serving(
