@@ -21,4 +21,8 @@ packages)
   /build/bin/cyclonedx-py environment --output-reproducible --output-format JSON \
     --output-file /opt/kbmesh/sbom.cdx.json /opt/kbmesh/bin/python
   ;;
+*)
+  echo "install.sh: there is no step $what" >&2
+  exit 2
+  ;;
 esac

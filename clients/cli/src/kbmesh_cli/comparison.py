@@ -63,6 +63,7 @@ class Measured:
     max_tokens: int
     fingerprint: str
     disk_megabytes: float
+    """Of the files that it is run from."""
     texts_per_second: float
     """Passages that were embedded, or pairs that were scored."""
     query_ms: float
@@ -195,9 +196,11 @@ class _Opened:
         )
 
     def measured(self, *, texts_per_second: float, query_ms: float) -> Measured:
-        small, whole = {"model.int8.onnx"}, {"model.onnx.data", "model.onnx", "model.fused.onnx"}
-        names = small if self.contender.precision == "int8" else whole
-        size = sum(path.stat().st_size for path in self.folder.iterdir() if path.name in names)
+        from kbmesh_onnx.folder import FORM_FILES, INT8_FILE, WEIGHTS_FILE
+
+        # int8 reads its word vectors from the same weights.
+        graphs = {INT8_FILE} if self.contender.precision == "int8" else set(FORM_FILES.values())
+        size = sum(path.stat().st_size for path in self.folder.iterdir() if path.name in graphs | {WEIGHTS_FILE})
         return Measured(
             contender=self.contender,
             kind=self.card.kind,

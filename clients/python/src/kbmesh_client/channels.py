@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -77,17 +78,8 @@ class _Generation:
         self.in_flight = 0
 
 
-class _RenewingChannel(grpc.Channel):
-    """Calls go over the newest of several channels: gRPC cannot change the certificates of one. An old one closes after
-    its last call. Thread-safe."""
-
-    def __init__(self, files: FollowedFiles, make: Callable[[Pems], grpc.Channel]) -> None:
-        self._files = files
-        self._make = make
-        self._lock = threading.Lock()
-        pems = files.latest()
-        self._current = _Generation(pems, make(pems))
-        self._retired: set[_Generation] = set()
+class _EveryKind(ABC):
+    """The four kinds of calls of a channel, made in one way."""
 
     def unary_unary(self, *args: Any, **kwargs: Any) -> Any:
         return self._method("unary_unary", args, kwargs)
@@ -100,6 +92,23 @@ class _RenewingChannel(grpc.Channel):
 
     def stream_stream(self, *args: Any, **kwargs: Any) -> Any:
         return self._method("stream_stream", args, kwargs)
+
+    @abstractmethod
+    def _method(self, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
+        """What calls a method; `kind` is the name of the channel's own way to make it."""
+
+
+class _RenewingChannel(_EveryKind, grpc.Channel):
+    """Calls go over the newest of several channels: gRPC cannot change the certificates of one. An old one closes after
+    its last call. Thread-safe."""
+
+    def __init__(self, files: FollowedFiles, make: Callable[[Pems], grpc.Channel]) -> None:
+        self._files = files
+        self._make = make
+        self._lock = threading.Lock()
+        pems = files.latest()
+        self._current = _Generation(pems, make(pems))
+        self._retired: set[_Generation] = set()
 
     def _method(self, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
         made: tuple[_Generation, Callable[..., Any]] | None = None
@@ -171,7 +180,7 @@ class _RenewingChannel(grpc.Channel):
         self.close()
 
 
-class _AsyncRenewingChannel(aio.Channel):
+class _AsyncRenewingChannel(_EveryKind, aio.Channel):
     """As _RenewingChannel. Belongs to one event loop."""
 
     def __init__(self, files: FollowedFiles, make: Callable[[Pems], aio.Channel]) -> None:
@@ -181,18 +190,6 @@ class _AsyncRenewingChannel(aio.Channel):
         self._current = _Generation(pems, make(pems))
         self._retired: set[_Generation] = set()
         self._closing: set[Any] = set()
-
-    def unary_unary(self, *args: Any, **kwargs: Any) -> Any:
-        return self._method("unary_unary", args, kwargs)
-
-    def unary_stream(self, *args: Any, **kwargs: Any) -> Any:
-        return self._method("unary_stream", args, kwargs)
-
-    def stream_unary(self, *args: Any, **kwargs: Any) -> Any:
-        return self._method("stream_unary", args, kwargs)
-
-    def stream_stream(self, *args: Any, **kwargs: Any) -> Any:
-        return self._method("stream_stream", args, kwargs)
 
     def _method(self, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
         made: tuple[_Generation, Callable[..., Any]] | None = None
